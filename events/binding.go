@@ -1,0 +1,80 @@
+package events
+
+import "errors"
+
+// BindingBound gives a slot that nothing served its target.
+type BindingBound struct {
+	Assignment ID     `json:"assignment"`
+	Slot       string `json:"slot"`
+	Target     Target `json:"target"`
+	Rule       Rule   `json:"rule"`
+	Basis      uint64 `json:"basis,omitempty" jsonschema:"description=sequence of the fact the rule rests on: the choice, the default, the declaration …"`
+}
+
+// BindingRebound changes what serves a slot. No other event does.
+type BindingRebound struct {
+	Assignment ID     `json:"assignment"`
+	Slot       string `json:"slot"`
+	From       Target `json:"from"`
+	To         Target `json:"to"`
+	Rule       Rule   `json:"rule"`
+	Basis      uint64 `json:"basis,omitempty" jsonschema:"description=sequence of the fact the rule rests on"`
+}
+
+// ReleaseCause is why a binding ended.
+type ReleaseCause string
+
+// The causes of a release.
+const (
+	ReleaseEnded  ReleaseCause = "ended"  // its assignment ended
+	ReleasePruned ReleaseCause = "pruned" // its slot is no longer declared
+)
+
+// BindingReleased ends a binding.
+type BindingReleased struct {
+	From  Target       `json:"from,omitzero" jsonschema:"description=what served it last"`
+	Cause ReleaseCause `json:"cause" jsonschema:"enum=ended,enum=pruned"`
+}
+
+func (*BindingBound) EventType() Type    { return Type{EntityBinding, "bound", 1} }
+func (*BindingRebound) EventType() Type  { return Type{EntityBinding, "rebound", 1} }
+func (*BindingReleased) EventType() Type { return Type{EntityBinding, "released", 1} }
+
+func (p *BindingBound) Check() error {
+	if err := checkDecided(p.Assignment, p.Slot, p.Rule); err != nil {
+		return err
+	}
+	if p.Target.IsZero() {
+		return errors.New("bound to nothing")
+	}
+	return p.Target.check()
+}
+
+func (p *BindingRebound) Check() error {
+	if err := checkDecided(p.Assignment, p.Slot, p.Rule); err != nil {
+		return err
+	}
+	if p.From.IsZero() || p.To.IsZero() || p.From == p.To {
+		return errors.New("rebound from nothing, to nothing, or to the same")
+	}
+	return errors.Join(p.From.check(), p.To.check())
+}
+
+func (p *BindingReleased) Check() error {
+	if err := oneOf("cause", p.Cause, ReleaseEnded, ReleasePruned); err != nil {
+		return err
+	}
+	return p.From.check()
+}
+
+func checkDecided(assignment ID, slot string, rule Rule) error {
+	if err := checkIDs("assignment", assignment); err != nil {
+		return err
+	}
+	if err := CheckName(slot); err != nil {
+		return err
+	}
+	return oneOf("rule", rule, allRules...)
+}
+
+var allRules = Rules()

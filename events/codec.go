@@ -1,0 +1,117 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// ErrChain is wrapped by an error about a record whose stored chain value is
+// not the one its bytes and its predecessor give.
+var ErrChain = errors.New("the chain is broken")
+
+// Encode writes e as the record that follows the chain value prev, and sets
+// e.Chain. Seq, the envelope and Data must be set; it returns an error for an
+// event that Decode would not take back.
+func (e *Event) Encode(prev Chain) (Record, error) {
+	if err := e.check(); err != nil {
+		return Record{}, fmt.Errorf("encoding %s: %w", e.Type, err)
+	}
+	data, err := marshal(e.Data)
+	if err != nil {
+		return Record{}, fmt.Errorf("encoding %s: %w", e.Type, err)
+	}
+	r := Record{Seq: e.Seq, Subject: SubjectFor(e.MeshName, e.Type, e.Entity), Header: e.header(), Data: data}
+	e.Chain = prev.Link(e.Mesh, &r)
+	r.Header[hChain] = []string{e.Chain.String()}
+	return r, nil
+}
+
+func (e *Event) check() error {
+	switch {
+	case e.Data == nil:
+		return errors.New("no payload")
+	case e.Type != e.Data.EventType():
+		return fmt.Errorf("payload is a %s", e.Data.EventType())
+	case e.Seq == 0 || e.ID.IsZero() || e.Mesh.IsZero() || e.Entity.IsZero() || e.Command.IsZero():
+		return errors.New("sequence, event, mesh, entity or command id missing")
+	case e.Actor == "" || !utf8.ValidString(e.Actor):
+		return errors.New("no actor")
+	case e.Origin != OriginCommand && e.Origin != OriginManifest:
+		return fmt.Errorf("origin %q", e.Origin)
+	case e.K < 1 || e.K > e.N:
+		return fmt.Errorf("batch %d/%d", e.K, e.N)
+	case len(e.Reason) > MaxReason || !utf8.ValidString(e.Reason):
+		return fmt.Errorf("reason of %d bytes; at most %d, in UTF-8", len(e.Reason), MaxReason)
+	}
+	if err := CheckName(e.MeshName); err != nil {
+		return err
+	}
+	return e.Data.Check()
+}
+
+// marshal writes canonical JSON: fields in the order of the struct, no
+// insignificant space, no HTML escapes (">=14" stays readable).
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Decode reads a stored record strictly: every header there once and in its
+// canonical form, the subject in agreement with the type, the payload of its
+// declared shape. It does not check the chain (Verify does). The error is
+// an *UnknownTypeError for a type of a newer program.
+func Decode(r *Record) (Event, error) { return decodeWith(Known, r) }
+
+func decodeWith(reg *Registry, r *Record) (Event, error) {
+	e := Event{Seq: r.Seq}
+	ceType, err := e.readHeader(r.Header)
+	if err != nil {
+		return Event{}, fmt.Errorf("event %d: %w", r.Seq, err)
+	}
+	mesh, short, id, err := ParseSubject(r.Subject)
+	if err != nil {
+		return Event{}, fmt.Errorf("event %d: %w", r.Seq, err)
+	}
+	e.MeshName, e.Entity = mesh, id
+	if e.Data, e.Type, err = reg.decode(ceType, r.Data); err != nil {
+		return Event{}, fmt.Errorf("event %d: %w", r.Seq, err)
+	}
+	if e.Type.Entity != short.Entity || e.Type.Name != short.Name {
+		return Event{}, fmt.Errorf("event %d: subject %q does not fit type %q", r.Seq, r.Subject, ceType)
+	}
+	if err := e.Data.Check(); err != nil {
+		return Event{}, fmt.Errorf("event %d: payload of %s: %w", r.Seq, ceType, err)
+	}
+	return e, nil
+}
+
+// Verify checks that r follows the chain value prev in the ledger of mesh, and
+// returns r's own chain value. Nothing is decoded: it holds for events of a
+// newer program, too. A zero mesh is taken from the record, which must then be
+// the first of its ledger. The error wraps ErrChain.
+func Verify(prev Chain, mesh ID, r *Record) (Chain, error) {
+	stored, err := ParseChain(r.Get(hChain))
+	if err != nil {
+		return Chain{}, fmt.Errorf("event %d: %w: %w", r.Seq, ErrChain, err)
+	}
+	if mesh.IsZero() {
+		if mesh, err = MeshOf(r); err != nil {
+			return Chain{}, fmt.Errorf("event %d: %w: %w", r.Seq, ErrChain, err)
+		}
+	}
+	if got := prev.Link(mesh, r); got != stored {
+		return Chain{}, fmt.Errorf("event %d: %w: it says %s, its bytes give %s", r.Seq, ErrChain, stored, got)
+	}
+	return stored, nil
+}
+
+// MeshOf reads the mesh's id from a record's source.
+func MeshOf(r *Record) (ID, error) { return parseSource(r.Get(hSource)) }
