@@ -1,6 +1,9 @@
 package events
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // AssignmentCreated places a module on a node. It is followed, in the same
 // command, by a bound for each slot that resolved.
@@ -56,36 +59,41 @@ func (p *AssignmentCreated) Check() error {
 	if err := CheckName(p.Name); err != nil {
 		return err
 	}
-	for slot, id := range p.Slots {
+	if len(p.Slots) > MaxSlots {
+		return fmt.Errorf("%d slots; at most %d are allowed", len(p.Slots), MaxSlots)
+	}
+	for _, slot := range sortedKeys(p.Slots) {
 		if err := CheckName(slot); err != nil {
 			return err
 		}
-		if id.IsZero() {
+		if p.Slots[slot].IsZero() {
 			return fmt.Errorf("slot %s has no binding id", slot)
 		}
 	}
-	for slot, id := range p.Choices {
-		if _, ok := p.Slots[slot]; !ok || id.IsZero() {
+	for _, slot := range sortedKeys(p.Choices) {
+		if p.Slots[slot].IsZero() || p.Choices[slot].IsZero() {
 			return fmt.Errorf("choice for slot %s: no such slot, or no provider", clip(slot))
 		}
 	}
-	return checkIDs("module", p.Module, "node", p.Node)
+	return cmp.Or(checkID("module", p.Module), checkID("node", p.Node))
 }
 
 func (p *AssignmentRenamed) Check() error { return checkNames(p.From, p.To) }
-func (p *AssignmentMoved) Check() error   { return checkIDs("node", p.From, "node", p.To) }
-func (p *AssignmentEnded) Check() error   { return nil }
+func (p *AssignmentMoved) Check() error {
+	return cmp.Or(checkID("node", p.From), checkID("node", p.To))
+}
+func (p *AssignmentEnded) Check() error { return nil }
 
 func (p *ChoiceSet) Check() error {
 	if err := CheckName(p.Slot); err != nil {
 		return err
 	}
-	return checkIDs("binding", p.Binding, "provider", p.Provider)
+	return cmp.Or(checkID("binding", p.Binding), checkID("provider", p.Provider))
 }
 
 func (p *ChoiceCleared) Check() error {
 	if err := CheckName(p.Slot); err != nil {
 		return err
 	}
-	return checkIDs("binding", p.Binding, "provider", p.Provider)
+	return cmp.Or(checkID("binding", p.Binding), checkID("provider", p.Provider))
 }

@@ -8,7 +8,7 @@ type BindingBound struct {
 	Slot       string `json:"slot"`
 	Target     Target `json:"target"`
 	Rule       Rule   `json:"rule"`
-	Basis      uint64 `json:"basis,omitempty" jsonschema:"description=sequence of the fact the rule rests on: the choice, the default, the declaration …"`
+	Basis      uint64 `json:"basis,omitempty" jsonschema:"description=sequence of the fact the rule rests on: the choice\\, the default\\, the declaration …"`
 }
 
 // BindingRebound changes what serves a slot. No other event does.
@@ -30,10 +30,12 @@ const (
 	ReleasePruned ReleaseCause = "pruned" // its slot is no longer declared
 )
 
+var allCauses = []ReleaseCause{ReleaseEnded, ReleasePruned}
+
 // BindingReleased ends a binding.
 type BindingReleased struct {
 	From  Target       `json:"from,omitzero" jsonschema:"description=what served it last"`
-	Cause ReleaseCause `json:"cause" jsonschema:"enum=ended,enum=pruned"`
+	Cause ReleaseCause `json:"cause"`
 }
 
 func (*BindingBound) EventType() Type    { return Type{EntityBinding, "bound", 1} }
@@ -61,14 +63,14 @@ func (p *BindingRebound) Check() error {
 }
 
 func (p *BindingReleased) Check() error {
-	if err := oneOf("cause", p.Cause, ReleaseEnded, ReleasePruned); err != nil {
+	if err := oneOf("cause", p.Cause, allCauses...); err != nil {
 		return err
 	}
 	return p.From.check()
 }
 
 func checkDecided(assignment ID, slot string, rule Rule) error {
-	if err := checkIDs("assignment", assignment); err != nil {
+	if err := checkID("assignment", assignment); err != nil {
 		return err
 	}
 	if err := CheckName(slot); err != nil {
@@ -77,4 +79,3 @@ func checkDecided(assignment ID, slot string, rule Rule) error {
 	return oneOf("rule", rule, allRules...)
 }
 
-var allRules = Rules()

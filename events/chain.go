@@ -19,13 +19,20 @@ func (c Chain) String() string { return hex.EncodeToString(c[:]) }
 // ParseChain reads what String writes.
 func ParseChain(s string) (Chain, error) {
 	var c Chain
-	if len(s) != hex.EncodedLen(len(c)) || strings.ToLower(s) != s {
-		return c, fmt.Errorf("chain value %q: not %d lower-case hexadecimal digits", clip(s), hex.EncodedLen(len(c)))
-	}
-	if _, err := hex.Decode(c[:], []byte(s)); err != nil {
-		return Chain{}, fmt.Errorf("chain value %q: %w", clip(s), err)
+	if !decodeHex(c[:], s) {
+		return Chain{}, fmt.Errorf("chain value %q: not %d lower-case hexadecimal digits", clip(s), hex.EncodedLen(len(c)))
 	}
 	return c, nil
+}
+
+// decodeHex fills dst (32 bytes at most) from exactly as many lower-case digits.
+func decodeHex(dst []byte, s string) bool {
+	var digits [2 * sha256.Size]byte // []byte(s) would be on the heap
+	if len(s) != hex.EncodedLen(len(dst)) || strings.ToLower(s) != s {
+		return false
+	}
+	_, err := hex.Decode(dst, digits[:copy(digits[:], s)])
+	return err == nil
 }
 
 // chained are the ce-* headers this version writes, without ce-chain itself,
@@ -41,24 +48,31 @@ var chained = []string{
 //	s(subject) ‖ n (4 bytes, big-endian) ‖ n × ( s(name) ‖ s(value) ) ‖ s(payload)
 //
 // where s(x) is the length of x in bytes (4 bytes, big-endian) and x. The n
-// headers are all those whose name begins with "ce-", except ce-chain, sorted
-// bytewise by name; one that this version does not know takes part as well.
-// Headers of the server and of other tools ("Nats-…") do not: a mirror strips
-// them. A header with more than one value is never written and hashes as its
-// first.
+// pairs are those of all headers whose name begins with "ce-", except ce-chain,
+// sorted bytewise by name; one that this version does not know takes part as
+// well. Headers of the server and of other tools ("Nats-…") do not: a mirror
+// strips them. A header with several values, which is never written, gives a
+// pair for each, in their order.
 func (prev Chain) Link(mesh ID, r *Record) Chain {
-	buf := make([]byte, 0, 1024+len(r.Data))
-	buf = append(buf, prev[:]...)
+	// Room for nearly every event without the heap; append takes care of the rest.
+	var room [2048]byte
+	var headers [16]header
+	buf := append(room[:0], prev[:]...)
 	buf = append(buf, mesh[:]...)
 	buf = binary.BigEndian.AppendUint64(buf, r.Seq)
 	buf = appendString(buf, r.Subject)
-	names := chainedHeaders(r.Header)
-	buf = binary.BigEndian.AppendUint32(buf, uint32(len(names)))
-	for _, name := range names {
-		buf = appendString(buf, name)
-		buf = appendString(buf, r.Header[name][0])
+	count, n := len(buf), 0
+	buf = append(buf, 0, 0, 0, 0)
+	for _, h := range chainedHeaders(headers[:0], r.Header) {
+		for _, v := range h.values {
+			buf = appendString(buf, h.name)
+			buf = appendString(buf, v)
+			n++
+		}
 	}
-	buf = appendString(buf, string(r.Data))
+	binary.BigEndian.PutUint32(buf[count:], uint32(n))
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(r.Data)))
+	buf = append(buf, r.Data...)
 	return sha256.Sum256(buf)
 }
 
@@ -67,23 +81,35 @@ func appendString(buf []byte, s string) []byte {
 	return append(buf, s...)
 }
 
-// chainedHeaders lists the names that take part, in order. Almost always they
-// are a run of the known ones, already sorted.
-func chainedHeaders(h map[string][]string) []string {
-	names := make([]string, 0, len(chained))
-	for _, name := range chained {
-		if len(h[name]) > 0 {
-			names = append(names, name)
-		}
-	}
-	known := len(names)
-	for name, v := range h {
-		if strings.HasPrefix(name, "ce-") && name != hChain && len(v) > 0 && !slices.Contains(chained, name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) > known {
-		slices.Sort(names)
-	}
-	return names
+type header struct {
+	name   string
+	values []string
 }
+
+// chainedHeaders appends the headers that take part, in order. Almost always
+// they are a run of the known ones, already sorted; counting finds the rest.
+func chainedHeaders(list []header, h map[string][]string) []header {
+	for _, name := range chained {
+		if v, ok := h[name]; ok {
+			list = append(list, header{name, v})
+		}
+	}
+	all := 0
+	for name := range h {
+		if takesPart(name) {
+			all++
+		}
+	}
+	if all == len(list) {
+		return list
+	}
+	for name, v := range h {
+		if takesPart(name) && !slices.Contains(chained, name) {
+			list = append(list, header{name, v})
+		}
+	}
+	slices.SortFunc(list, func(a, b header) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+func takesPart(name string) bool { return strings.HasPrefix(name, "ce-") && name != hChain }

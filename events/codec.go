@@ -2,26 +2,36 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"unicode/utf8"
 )
 
+// MaxPayload is the greatest length of a payload in bytes. It leaves a command
+// room for several below the server's usual limits.
+const MaxPayload = 256 << 10
+
 // ErrChain is wrapped by an error about a record whose stored chain value is
 // not the one its bytes and its predecessor give.
 var ErrChain = errors.New("the chain is broken")
 
 // Encode writes e as the record that follows the chain value prev, and sets
-// e.Chain. Seq, the envelope and Data must be set; it returns an error for an
-// event that Decode would not take back.
+// e.Chain (and e.Time, should it not be in UTC). Seq, the envelope and Data must
+// be set; it returns an error for an event that Decode would not take back, and
+// one that wraps ErrSecret for a reason or a value that carries a secret.
 func (e *Event) Encode(prev Chain) (Record, error) {
 	if err := e.check(); err != nil {
 		return Record{}, fmt.Errorf("encoding %s: %w", e.Type, err)
 	}
+	e.Time = e.Time.UTC()
 	data, err := marshal(e.Data)
 	if err != nil {
 		return Record{}, fmt.Errorf("encoding %s: %w", e.Type, err)
+	}
+	if len(data) > MaxPayload {
+		return Record{}, fmt.Errorf("encoding %s: payload of %d bytes; at most %d are allowed", e.Type, len(data), MaxPayload)
 	}
 	r := Record{Seq: e.Seq, Subject: SubjectFor(e.MeshName, e.Type, e.Entity), Header: e.header(), Data: data}
 	e.Chain = prev.Link(e.Mesh, &r)
@@ -37,25 +47,39 @@ func (e *Event) check() error {
 		return fmt.Errorf("payload is a %s", e.Data.EventType())
 	case e.Seq == 0 || e.ID.IsZero() || e.Mesh.IsZero() || e.Entity.IsZero() || e.Command.IsZero():
 		return errors.New("sequence, event, mesh, entity or command id missing")
-	case e.Actor == "" || !utf8.ValidString(e.Actor):
-		return errors.New("no actor")
 	case e.Origin != OriginCommand && e.Origin != OriginManifest:
 		return fmt.Errorf("origin %q", e.Origin)
 	case e.K < 1 || e.K > e.N:
 		return fmt.Errorf("batch %d/%d", e.K, e.N)
-	case len(e.Reason) > MaxReason || !utf8.ValidString(e.Reason):
-		return fmt.Errorf("reason of %d bytes; at most %d, in UTF-8", len(e.Reason), MaxReason)
+	case !e.Time.Equal(Instant(e.Time)) || e.Time.IsZero() || e.Time.Year() > 9999:
+		return fmt.Errorf("time %s is zero, beyond the year 9999 or not in whole milliseconds", e.Time)
 	}
-	if err := CheckName(e.MeshName); err != nil {
+	if err := cmp.Or(CheckActor(e.Actor), CheckReason(e.Reason), CheckName(e.MeshName)); err != nil {
+		return err
+	}
+	if err := e.checkMesh(); err != nil {
 		return err
 	}
 	return e.Data.Check()
+}
+
+// checkMesh checks what subject, source and payload say twice about the mesh.
+func (e *Event) checkMesh() error {
+	if e.Type.Entity == EntityMesh && e.Entity != e.Mesh {
+		return fmt.Errorf("%s about %s, in the ledger of mesh %s", e.Type.Short(), e.Entity, e.Mesh)
+	}
+	if p, ok := e.Data.(*MeshCreated); ok && (e.Seq != 1 || p.Name != e.MeshName) {
+		return fmt.Errorf("%s of %q at sequence %d, in the ledger of mesh %q; it opens a ledger, under the mesh's own name",
+			e.Type.Short(), clip(p.Name), e.Seq, e.MeshName)
+	}
+	return nil
 }
 
 // marshal writes canonical JSON: fields in the order of the struct, no
 // insignificant space, no HTML escapes (">=14" stays readable).
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
+	b.Grow(256) // most payloads
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -81,13 +105,16 @@ func decodeWith(reg *Registry, r *Record) (Event, error) {
 		return Event{}, fmt.Errorf("event %d: %w", r.Seq, err)
 	}
 	e.MeshName, e.Entity = mesh, id
+	if !utf8.Valid(r.Data) { // encoding/json would replace what is not
+		return Event{}, fmt.Errorf("event %d: payload of %s: not in UTF-8", r.Seq, ceType)
+	}
 	if e.Data, e.Type, err = reg.decode(ceType, r.Data); err != nil {
 		return Event{}, fmt.Errorf("event %d: %w", r.Seq, err)
 	}
 	if e.Type.Entity != short.Entity || e.Type.Name != short.Name {
 		return Event{}, fmt.Errorf("event %d: subject %q does not fit type %q", r.Seq, r.Subject, ceType)
 	}
-	if err := e.Data.Check(); err != nil {
+	if err := cmp.Or(e.checkMesh(), e.Data.Check()); err != nil {
 		return Event{}, fmt.Errorf("event %d: payload of %s: %w", r.Seq, ceType, err)
 	}
 	return e, nil

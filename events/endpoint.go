@@ -1,12 +1,13 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -21,7 +22,8 @@ var hostLabel = regexp.MustCompile(`^[a-zA-Z0-9_]([a-zA-Z0-9_-]*[a-zA-Z0-9_])?$`
 
 // CheckEndpoint reports whether s is where a provider answers: host:port, or
 // scheme://host[:port][/path] (RFC 3986), never with user, password, query or
-// fragment. Anything that could carry a credential wraps ErrSecret.
+// fragment. Anything that could carry a credential wraps ErrSecret. No error
+// repeats the value: what is malformed may be a secret in the wrong place.
 func CheckEndpoint(s string) error {
 	if err := CheckNoSecret(s); err != nil {
 		return err
@@ -41,47 +43,61 @@ func CheckEndpoint(s string) error {
 	if !strings.Contains(s, "://") {
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {
-			return fmt.Errorf("endpoint %q is neither host:port nor scheme://host[:port][/path]", s)
+			return errEndpoint
 		}
-		return checkHostPort(s, host, port)
+		return cmp.Or(checkHost(host, strings.HasPrefix(s, "[")), checkPort(port))
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Hostname() == "" {
-		return fmt.Errorf("endpoint %q is neither host:port nor scheme://host[:port][/path]", s)
+	if err != nil || u.Scheme == "" || u.Opaque != "" {
+		return errEndpoint
 	}
-	return checkHostPort(s, u.Hostname(), u.Port())
-}
-
-// checkHostPort checks the parts; an empty port is one that was not given.
-func checkHostPort(whole, host, port string) error {
-	if net.ParseIP(host) == nil {
-		if host == "" {
-			return fmt.Errorf("endpoint %q has no host", whole)
-		}
-		for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
-			if !hostLabel.MatchString(label) {
-				return fmt.Errorf("endpoint %q: host label %q is not one (RFC 1123 section 2.1)", whole, label)
-			}
-		}
+	if err := checkHost(u.Hostname(), strings.HasPrefix(u.Host, "[")); err != nil {
+		return err
 	}
-	if port == "" && strings.Contains(whole, "://") {
+	if u.Port() == "" && !strings.HasSuffix(u.Host, ":") {
 		return nil
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return fmt.Errorf("endpoint %q: port %q is not 1 to 65535", whole, port)
+	return checkPort(u.Port())
+}
+
+var errEndpoint = errors.New("endpoint is neither host:port nor scheme://host[:port][/path]")
+
+// checkHost takes an address or a host name; brackets are for IPv6 only.
+func checkHost(host string, bracketed bool) error {
+	if addr, err := netip.ParseAddr(host); bracketed || err == nil {
+		if err != nil || addr.Is6() != bracketed || addr.Zone() != "" {
+			return errors.New("endpoint: the host in brackets is no IPv6 address, or has a zone")
+		}
+		return nil
+	}
+	if host == "" {
+		return errors.New("endpoint has no host")
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
+		if len(label) > MaxName || !hostLabel.MatchString(label) {
+			return errors.New("endpoint: the host is not a name (RFC 1123 section 2.1) and not an address")
+		}
+	}
+	return nil
+}
+
+func checkPort(port string) error {
+	if n := parseCount(port); n < 1 || n > 65535 {
+		return errors.New("endpoint: the port is not a number from 1 to 65535")
 	}
 	return nil
 }
 
 // What gives a secret away in free text. Kept few and certain: a refusal that
-// is wrong teaches people to work around it.
+// is wrong teaches people to work around it. Payloads are checked when they are
+// read, too, so that a new pattern must not match an endpoint already stored.
 var secretPatterns = []struct {
 	what string
 	re   *regexp.Regexp
 }{
 	{"a URL with a password", regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@`)},
 	{"a private key block", regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)},
-	{"a password assignment", regexp.MustCompile(`(?i)\b(pass(word|wd|phrase)?|pwd|secret|token|api[_-]?key)\s*[=:]\s*\S{4,}`)},
+	{"a password assignment", regexp.MustCompile(`(?i)(pass(word|wd|phrase)|(\b|_)(pass|pwd|secret|token|(api|access|secret)[_-]?key))["']?\s*[=:]\s*\S{4,}`)},
 	{"an nkey seed", regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
 }
 

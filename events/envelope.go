@@ -1,16 +1,19 @@
 package events
 
 import (
+	"cmp"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Header names: CloudEvents 1.0 attributes in binary content mode (CloudEvents
-// core section 3, NATS protocol binding section 3.1: prefix "ce-", lower case),
-// then bindery's extension attributes.
+// Header names: CloudEvents 1.0 context attributes in binary content mode, with
+// the prefix "ce-" in lower case, then bindery's extension attributes.
 const (
 	hSpecVersion = "ce-specversion"
 	hType        = "ce-type"
@@ -47,8 +50,48 @@ const sourcePrefix = "/bindery/"
 // instant has one spelling.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// MaxReason is the greatest length of a reason in bytes, before encoding.
-const MaxReason = 1024
+// Instant is t as events hold it: in UTC, cut to whole milliseconds.
+func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// The greatest lengths of a reason and of an actor in bytes, before encoding.
+const (
+	MaxReason = 1024
+	MaxActor  = 255
+)
+
+// CheckReason reports whether s can be the reason of an event: empty, or at
+// most MaxReason bytes of text that carry no secret (else it wraps ErrSecret).
+func CheckReason(s string) error {
+	return cmp.Or(CheckNoSecret(s), checkText("reason", s, MaxReason))
+}
+
+// CheckActor reports whether s can be the actor of an event: 1 to MaxActor
+// bytes of text that carry no secret (else it wraps ErrSecret).
+func CheckActor(s string) error {
+	if s == "" {
+		return errors.New("no actor")
+	}
+	return cmp.Or(CheckNoSecret(s), checkText("actor", s, MaxActor))
+}
+
+// checkText checks that s is text as CloudEvents defines its String (section
+// "Type System"): UTF-8 without controls and noncharacters. Its error leaves
+// the value out.
+func checkText(what, s string, most int) error {
+	switch {
+	case len(s) > most:
+		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", what, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s is not in UTF-8", what)
+	case strings.ContainsFunc(s, noText):
+		return fmt.Errorf("%s has a control character, such as a line break, or a noncharacter", what)
+	}
+	return nil
+}
+
+func noText(r rune) bool {
+	return unicode.IsControl(r) || r&0xfffe == 0xfffe || r >= 0xfdd0 && r <= 0xfdef
+}
 
 // Origin says where the values of an event came from.
 type Origin string
@@ -119,36 +162,51 @@ func (e *Event) header() map[string][]string {
 	return h
 }
 
-// readHeader is the inverse of header; it returns the ce-type as well.
-func (e *Event) readHeader(h map[string][]string) (ceType string, err error) {
-	get := func(name string) string {
-		v := h[name]
-		if err != nil {
-			return ""
-		}
-		if len(v) != 1 || v[0] == "" {
-			err = fmt.Errorf("header %s: %d values, need one", name, len(v))
-			return ""
-		}
+// headerReader takes single values out of a header and keeps the first error.
+type headerReader struct {
+	h   map[string][]string
+	err error
+}
+
+func (r *headerReader) get(name string) string {
+	v := r.h[name]
+	if len(v) == 1 && v[0] != "" {
 		return v[0]
 	}
-	id := func(name string) (out ID) {
-		if s := get(name); err == nil {
-			if out, err = ParseID(s); err != nil {
-				err = fmt.Errorf("header %s: %w", name, err)
-			}
+	if r.err == nil {
+		switch len(v) {
+		case 0:
+			r.err = fmt.Errorf("header %s: missing", name)
+		case 1:
+			r.err = fmt.Errorf("header %s: empty", name)
+		default:
+			r.err = fmt.Errorf("header %s: %d values, need one", name, len(v))
 		}
-		return out
 	}
-	if v := get(hSpecVersion); err == nil && v != SpecVersion {
-		return "", fmt.Errorf("header %s: %q, need %q", hSpecVersion, clip(v), SpecVersion)
+	return ""
+}
+
+// readHeader is the inverse of header; it returns the ce-type as well.
+func (e *Event) readHeader(h map[string][]string) (ceType string, err error) {
+	r := headerReader{h: h}
+	version, ceType, id, command := r.get(hSpecVersion), r.get(hType), r.get(hID), r.get(hCommand)
+	source, when, actor := r.get(hSource), r.get(hTime), r.get(hActor)
+	origin, batch, hash, chain := r.get(hOrigin), r.get(hBatch), r.get(hCommandHash), r.get(hChain)
+	reason := ""
+	if _, ok := h[hReason]; ok {
+		reason = r.get(hReason)
 	}
-	ceType = get(hType)
-	e.ID, e.Command = id(hID), id(hCommand)
-	source, when, actor := get(hSource), get(hTime), get(hActor)
-	origin, batch, hash, chain := get(hOrigin), get(hBatch), get(hCommandHash), get(hChain)
-	if err != nil {
-		return "", err
+	if r.err != nil {
+		return "", r.err
+	}
+	if version != SpecVersion {
+		return "", fmt.Errorf("header %s: %q, need %q", hSpecVersion, clip(version), SpecVersion)
+	}
+	if e.ID, err = ParseID(id); err != nil {
+		return "", fmt.Errorf("header %s: %w", hID, err)
+	}
+	if e.Command, err = ParseID(command); err != nil {
+		return "", fmt.Errorf("header %s: %w", hCommand, err)
 	}
 	if e.Mesh, err = parseSource(source); err != nil {
 		return "", fmt.Errorf("header %s: %w", hSource, err)
@@ -156,7 +214,7 @@ func (e *Event) readHeader(h map[string][]string) (ceType string, err error) {
 	if e.Time, err = parseTime(when); err != nil {
 		return "", fmt.Errorf("header %s: %w", hTime, err)
 	}
-	if e.Actor, err = percentDecode(actor); err != nil {
+	if e.Actor, err = decodeText("actor", actor, MaxActor); err != nil {
 		return "", fmt.Errorf("header %s: %w", hActor, err)
 	}
 	if e.Origin = Origin(origin); e.Origin != OriginCommand && e.Origin != OriginManifest {
@@ -165,18 +223,27 @@ func (e *Event) readHeader(h map[string][]string) (ceType string, err error) {
 	if e.K, e.N, err = ParseBatch(batch); err != nil {
 		return "", fmt.Errorf("header %s: %w", hBatch, err)
 	}
-	if err = e.CommandHash.parse(hash); err != nil {
-		return "", fmt.Errorf("header %s: %w", hCommandHash, err)
+	if !decodeHex(e.CommandHash[:], hash) {
+		return "", fmt.Errorf("header %s: %q: not %d lower-case hexadecimal digits",
+			hCommandHash, clip(hash), hex.EncodedLen(len(e.CommandHash)))
 	}
 	if e.Chain, err = ParseChain(chain); err != nil {
 		return "", fmt.Errorf("header %s: %w", hChain, err)
 	}
-	if r := h[hReason]; len(r) > 0 {
-		if e.Reason, err = percentDecode(get(hReason)); err != nil {
-			return "", fmt.Errorf("header %s: %w", hReason, err)
-		}
+	if e.Reason, err = decodeText("reason", reason, MaxReason); err != nil {
+		return "", fmt.Errorf("header %s: %w", hReason, err)
 	}
-	return ceType, err
+	return ceType, nil
+}
+
+// decodeText reads a percent-encoded text. It does not look for secrets: what
+// was written has to stay readable, whatever a later version takes for one.
+func decodeText(what, s string, most int) (string, error) {
+	text, err := percentDecode(s)
+	if err != nil {
+		return "", err
+	}
+	return text, checkText(what, text, most)
 }
 
 func parseSource(s string) (ID, error) {
@@ -187,41 +254,48 @@ func parseSource(s string) (ID, error) {
 	return ParseID(text)
 }
 
-func (h *CommandHash) parse(s string) error {
-	if len(s) != hex.EncodedLen(len(h)) || strings.ToLower(s) != s {
-		return fmt.Errorf("%q: not %d lower-case hexadecimal digits", clip(s), hex.EncodedLen(len(h)))
-	}
-	_, err := hex.Decode(h[:], []byte(s))
-	return err
-}
-
+// parseTime reads timeLayout and nothing else; time.Parse alone would take more.
 func parseTime(s string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return t, err
+	ok := len(s) == len(timeLayout)
+	for i := 0; ok && i < len(s); i++ {
+		if c := timeLayout[i]; c >= '0' && c <= '9' {
+			ok = s[i] >= '0' && s[i] <= '9'
+		} else {
+			ok = s[i] == c
+		}
 	}
-	if t = t.UTC(); t.Format(timeLayout) != s {
-		return t, fmt.Errorf("%q: not in UTC with three decimals", clip(s))
+	if !ok {
+		return time.Time{}, fmt.Errorf("%q: not like %s: in UTC, with three decimals", clip(s), timeLayout)
 	}
-	return t, nil
+	return time.Parse(time.RFC3339, s)
 }
 
 // ParseBatch reads the k/n of a ce-batch header.
 func ParseBatch(s string) (k, n int, err error) {
-	ks, ns, ok := strings.Cut(s, "/")
-	k, e1 := strconv.Atoi(ks)
-	n, e2 := strconv.Atoi(ns)
-	if !ok || e1 != nil || e2 != nil || k < 1 || k > n || strconv.Itoa(k)+"/"+strconv.Itoa(n) != s {
+	left, right, _ := strings.Cut(s, "/")
+	if k, n = parseCount(left), parseCount(right); k < 1 || k > n {
 		return 0, 0, fmt.Errorf("batch %q: not k/n with 1 ≤ k ≤ n", clip(s))
 	}
 	return k, n, nil
 }
 
-// percentEncode follows CloudEvents' HTTP protocol binding, section 3.1.3.2:
-// what is not printable ASCII, and space, quote and percent, become %XX.
+// parseCount reads a decimal number from 1 in its only spelling; 0 is none.
+func parseCount(s string) int {
+	if s == "" || s[0] < '1' || s[0] > '9' {
+		return 0
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// percentEncode follows the NATS protocol binding of CloudEvents, section
+// 3.1.3.2: what is not printable ASCII, and space, quote and percent, become
+// %XX with upper-case digits.
 func percentEncode(s string) string {
 	const hexDigits = "0123456789ABCDEF"
-	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
 	n := 0
 	for i := range len(s) {
 		if !plain(s[i]) {
@@ -242,29 +316,45 @@ func percentEncode(s string) string {
 	return string(b)
 }
 
-// percentDecode reads what percentEncode writes and nothing else.
+// plain reports whether c stands for itself.
+func plain(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
+
+// percentDecode reads what percentEncode writes and nothing else: the binding
+// lets a reader take more, but a ledger is to have one spelling.
 func percentDecode(s string) (string, error) {
-	if !strings.ContainsRune(s, '%') {
+	i := 0
+	for i < len(s) && plain(s[i]) {
+		i++
+	}
+	if i == len(s) {
 		return s, nil
 	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
+	b := append(make([]byte, 0, len(s)), s[:i]...)
+	for ; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case plain(c):
+			b = append(b, c)
 			continue
+		case c != '%' || i+2 >= len(s):
+			return "", fmt.Errorf("%q: a character that is to be percent-encoded, or a cut escape", clip(s))
 		}
-		if i+2 >= len(s) {
-			return "", fmt.Errorf("%q: cut percent escape", clip(s))
+		hi, lo := upperHex(s[i+1]), upperHex(s[i+2])
+		if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
+			return "", fmt.Errorf("%q: escape %q is not canonical", clip(s), s[i:i+3])
 		}
-		v, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", fmt.Errorf("%q: bad percent escape", clip(s))
-		}
-		b = append(b, byte(v))
+		b = append(b, byte(hi<<4|lo))
 		i += 2
 	}
-	if out := string(b); percentEncode(out) == s {
-		return out, nil
+	return string(b), nil
+}
+
+func upperHex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
 	}
-	return "", fmt.Errorf("%q: not in canonical percent encoding", clip(s))
+	return -1
 }

@@ -1,7 +1,9 @@
 package events
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/oklog/ulid/v2"
 )
@@ -15,20 +17,31 @@ type ID ulid.ULID
 // IDLen is the length of an ID's text form in characters.
 const IDLen = ulid.EncodedSize
 
+var (
+	errLowerCase = errors.New("not in upper case")
+	errZeroID    = errors.New("the zero id stands for none and is never written")
+)
+
 // ParseID reads the canonical text form: 26 characters, upper case only, so
-// that one id has one spelling in subjects, headers and payloads.
+// that one id has one spelling in subjects, headers and payloads. The zero ID
+// has no spelling: a field without an id is absent.
 func ParseID(s string) (ID, error) {
 	u, err := ulid.ParseStrict(s)
-	if err != nil {
-		return ID{}, fmt.Errorf("id %q: %w", clip(s), err)
+	switch {
+	case err != nil:
+	case u.IsZero():
+		err = errZeroID
+	case strings.ContainsFunc(s, isLower):
+		err = errLowerCase
+	default:
+		return ID(u), nil
 	}
-	for i := range len(s) {
-		if s[i] >= 'a' && s[i] <= 'z' {
-			return ID{}, fmt.Errorf("id %q: not in upper case", s)
-		}
-	}
-	return ID(u), nil
+	// The clone keeps s itself off the heap, also for UnmarshalText: a rebuild
+	// parses several ids an event.
+	return ID{}, fmt.Errorf("id %q: %w", clip(strings.Clone(s)), err)
 }
+
+func isLower(r rune) bool { return r >= 'a' && r <= 'z' }
 
 // String returns the 26-character text form.
 func (id ID) String() string { return ulid.ULID(id).String() }

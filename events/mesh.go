@@ -1,6 +1,8 @@
 package events
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -38,10 +40,47 @@ func (*MeshSealed) EventType() Type       { return Type{EntityMesh, "sealed", 1}
 func (p *MeshCreated) Check() error { return CheckName(p.Name) }
 
 func (p *MeshClockStepped) Check() error {
-	if !p.To.Before(p.From) {
+	switch {
+	case !p.From.Equal(Instant(p.From)) || !p.To.Equal(Instant(p.To)) || p.To.Year() < 0 || p.From.Year() > 9999:
+		return errors.New("a time is not in whole milliseconds, or not of the years 0 to 9999")
+	case !p.To.Before(p.From):
 		return errors.New("the clock did not step back")
 	}
 	return nil
+}
+
+// clockStepped is MeshClockStepped as it is written: with times spelt as in the
+// envelope, since encoding/json's own vary in zone and decimals.
+type clockStepped struct {
+	From instant `json:"from"`
+	To   instant `json:"to"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p MeshClockStepped) MarshalJSON() ([]byte, error) {
+	return json.Marshal(clockStepped{instant(p.From), instant(p.To)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *MeshClockStepped) UnmarshalJSON(b []byte) error {
+	var c clockStepped
+	if err := json.Unmarshal(b, &c); err != nil {
+		return err
+	}
+	*p = MeshClockStepped{From: time.Time(c.From), To: time.Time(c.To)}
+	return nil
+}
+
+type instant time.Time
+
+func (t instant) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, timeLayout), nil
+}
+
+func (t *instant) UnmarshalText(b []byte) error {
+	v, err := parseTime(string(b))
+	*t = instant(v)
+	return err
 }
 
 func (p *MeshRecovered) Check() error {
@@ -49,4 +88,6 @@ func (p *MeshRecovered) Check() error {
 	return err
 }
 
-func (p *MeshSealed) Check() error { return CheckNoSecret(p.Successor) }
+func (p *MeshSealed) Check() error {
+	return cmp.Or(CheckNoSecret(p.Successor), checkText("successor", p.Successor, MaxReason))
+}

@@ -1,9 +1,9 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // MaxSlots is the greatest number of slots of one module, and with it the
@@ -33,7 +33,7 @@ type Embed struct {
 	Provision   ID           `json:"provision"`
 	Version     string       `json:"version,omitempty" jsonschema:"description=of the server it ships"`
 	Features    []string     `json:"features,omitempty" jsonschema:"description=of the server it ships; sorted and distinct"`
-	Because     Because      `json:"because" jsonschema:"enum=fork,enum=version,enum=extension"`
+	Because     Because      `json:"because"`
 	Needs       *Needs       `json:"needs,omitempty" jsonschema:"description=what a provider must have to take its place"`
 	Replaceable bool         `json:"replaceable,omitempty" jsonschema:"description=an operator may override it with a provider"`
 	Composition *Composition `json:"composition,omitempty"`
@@ -64,16 +64,16 @@ func (p *ModuleDeclared) Check() error {
 	if n := len(p.Requires) + len(p.Embeds); n > MaxSlots {
 		return fmt.Errorf("%d slots; at most %d are allowed", n, MaxSlots)
 	}
-	for slot, r := range p.Requires {
-		if err := errors.Join(CheckName(slot), r.check()); err != nil {
+	for _, slot := range sortedKeys(p.Requires) {
+		if err := cmp.Or(CheckName(slot), p.Requires[slot].check()); err != nil {
 			return fmt.Errorf("slot %s: %w", clip(slot), err)
 		}
 		if _, both := p.Embeds[slot]; both {
 			return fmt.Errorf("slot %s is both required and embedded", slot)
 		}
 	}
-	for slot, e := range p.Embeds {
-		if err := errors.Join(CheckName(slot), e.check()); err != nil {
+	for _, slot := range sortedKeys(p.Embeds) {
+		if err := cmp.Or(CheckName(slot), p.Embeds[slot].check()); err != nil {
 			return fmt.Errorf("slot %s: %w", clip(slot), err)
 		}
 	}
@@ -81,20 +81,20 @@ func (p *ModuleDeclared) Check() error {
 }
 
 func (r Requirement) check() error {
-	if err := checkIDs("provision", r.Provision); err != nil {
+	if err := checkID("provision", r.Provision); err != nil {
 		return err
 	}
 	return checkNeed(r.Version, r.Features)
 }
 
 func (e Embed) check() error {
-	if err := checkIDs("provision", e.Provision); err != nil {
+	if err := checkID("provision", e.Provision); err != nil {
 		return err
 	}
-	if err := oneOf("because", e.Because, BecauseFork, BecauseVersion, BecauseExtension); err != nil {
+	if err := oneOf("because", e.Because, allBecause...); err != nil {
 		return err
 	}
-	if err := checkServer(nil, &e.Version, &e.Features); err != nil {
+	if err := cmp.Or(checkVersion(e.Version), CheckFeatures(e.Features)); err != nil {
 		return err
 	}
 	if e.Needs != nil {
@@ -121,12 +121,10 @@ func checkNeed(constraint string, features []string) error {
 const maxPath = 1024
 
 func (c Composition) check() error {
-	for what, v := range map[string]string{"composition file": c.File, "composition service": c.Service} {
-		if v == "" || len(v) > maxPath || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return fmt.Errorf("%s is empty, longer than %d bytes or has control characters", what, maxPath)
-		}
+	if c.File == "" || c.Service == "" {
+		return errors.New("composition without a file or a service")
 	}
-	return nil
+	return cmp.Or(checkText("composition file", c.File, maxPath), checkText("composition service", c.Service, maxPath))
 }
 
 func (p *ModuleRemoved) Check() error { return nil }

@@ -40,7 +40,7 @@ func CheckName(s string) error {
 		return nil
 	}
 	e := &NameError{Name: clip(s), Why: why}
-	if c := nearestName(s); c != s && nameFault(c) == "" {
+	if c := nearestName(s); c != s && nameFault(c) == "" && !reservedNames[c] {
 		e.Suggest = c
 	}
 	return e

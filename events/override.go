@@ -1,6 +1,9 @@
 package events
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
 // Memory is what lay under an override when it was set: where clearing leads
 // back to.
@@ -39,7 +42,7 @@ func (p *OverrideSet) Check() error {
 	if err := p.Under.Target.check(); err != nil {
 		return err
 	}
-	return checkIDs("binding", p.Binding, "provider", p.Provider)
+	return cmp.Or(checkID("binding", p.Binding), checkID("provider", p.Provider))
 }
 
-func (p *OverrideCleared) Check() error { return checkIDs("binding", p.Binding) }
+func (p *OverrideCleared) Check() error { return checkID("binding", p.Binding) }

@@ -1,6 +1,9 @@
 package events
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
 // ProviderRegistered adds one running server of one provision.
 type ProviderRegistered struct {
@@ -18,7 +21,7 @@ type ProviderRegistered struct {
 type ProviderUpdated struct {
 	Endpoint *string   `json:"endpoint,omitempty"`
 	Version  *string   `json:"version,omitempty"`
-	Features *[]string `json:"features,omitempty" jsonschema:"description=the whole set, sorted and distinct"`
+	Features *[]string `json:"features,omitempty" jsonschema:"description=the whole set\\, sorted and distinct"`
 }
 
 // ProviderRenamed gives a provider another name.
@@ -59,41 +62,48 @@ func (p *ProviderRegistered) Check() error {
 	if err := CheckName(p.Name); err != nil {
 		return err
 	}
-	if err := checkIDs("provision", p.Provision, "node", p.Node); err != nil {
+	if err := cmp.Or(checkID("provision", p.Provision), checkID("node", p.Node)); err != nil {
 		return err
 	}
-	return checkServer(&p.Endpoint, &p.Version, &p.Features)
+	return cmp.Or(CheckEndpoint(p.Endpoint), checkVersion(p.Version), CheckFeatures(p.Features))
 }
 
 func (p *ProviderUpdated) Check() error {
 	if p.Endpoint == nil && p.Version == nil && p.Features == nil {
 		return errors.New("nothing was updated")
 	}
-	return checkServer(p.Endpoint, p.Version, p.Features)
+	if p.Endpoint != nil {
+		if err := CheckEndpoint(*p.Endpoint); err != nil {
+			return err
+		}
+	}
+	if p.Version != nil {
+		if err := checkVersion(*p.Version); err != nil {
+			return err
+		}
+	}
+	if p.Features == nil {
+		return nil
+	}
+	if *p.Features == nil {
+		return errors.New("features are null; emptied ones are an empty list")
+	}
+	return CheckFeatures(*p.Features)
 }
 
-func checkServer(endpoint, version *string, features *[]string) error {
-	if endpoint != nil {
-		if err := CheckEndpoint(*endpoint); err != nil {
-			return err
-		}
+// checkVersion is CheckVersion for a field that may be empty: not known.
+func checkVersion(s string) error {
+	if s == "" {
+		return nil
 	}
-	if version != nil && *version != "" {
-		if err := CheckVersion(*version); err != nil {
-			return err
-		}
-	}
-	if features != nil {
-		return CheckFeatures(*features)
-	}
-	return nil
+	return CheckVersion(s)
 }
 
 func (p *ProviderRelocated) Check() error {
-	if err := checkIDs("node", p.From, "node", p.To); err != nil {
+	if err := cmp.Or(checkID("node", p.From), checkID("node", p.To)); err != nil {
 		return err
 	}
-	return CheckEndpoint(p.Endpoint)
+	return cmp.Or(CheckEndpoint(p.FromEndpoint), CheckEndpoint(p.Endpoint))
 }
 
 func (p *ProviderRenamed) Check() error    { return checkNames(p.From, p.To) }

@@ -3,14 +3,14 @@ package events
 // ProvisionDefined names a kind of service.
 type ProvisionDefined struct {
 	Name        string      `json:"name"`
-	Scope       Scope       `json:"scope" jsonschema:"enum=node,enum=mesh"`
-	Credentials Credentials `json:"credentials" jsonschema:"enum=managed,enum=none"`
+	Scope       Scope       `json:"scope"`
+	Credentials Credentials `json:"credentials"`
 }
 
 // ProvisionRescoped changes the scope; it rebinds nothing.
 type ProvisionRescoped struct {
-	From Scope `json:"from" jsonschema:"enum=node,enum=mesh"`
-	To   Scope `json:"to" jsonschema:"enum=node,enum=mesh"`
+	From Scope `json:"from"`
+	To   Scope `json:"to"`
 }
 
 // ProvisionRemoved ends a provision nothing refers to.
@@ -43,7 +43,7 @@ func (p *ProvisionDefined) Check() error {
 	if err := checkScope(p.Scope); err != nil {
 		return err
 	}
-	return oneOf("credentials", p.Credentials, CredentialsManaged, CredentialsNone)
+	return oneOf("credentials", p.Credentials, allCredentials...)
 }
 
 func (p *ProvisionRescoped) Check() error {
@@ -54,7 +54,7 @@ func (p *ProvisionRescoped) Check() error {
 }
 
 func (p *ProvisionRemoved) Check() error { return nil }
-func (p *DefaultSet) Check() error       { return checkIDs("provider", p.Provider) }
-func (p *DefaultCleared) Check() error   { return checkIDs("provider", p.Provider) }
+func (p *DefaultSet) Check() error       { return checkID("provider", p.Provider) }
+func (p *DefaultCleared) Check() error   { return checkID("provider", p.Provider) }
 
-func checkScope(s Scope) error { return oneOf("scope", s, ScopeNode, ScopeMesh) }
+func checkScope(s Scope) error { return oneOf("scope", s, allScopes...) }

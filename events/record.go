@@ -15,7 +15,7 @@ type Record struct {
 	Data    []byte              // the JSON payload
 }
 
-// Header returns the single value of name, or "" where it is absent. Reading
+// Get returns the single value of name, or "" where it is absent. Reading
 // strictly is the codec's work; this is for looking at one field.
 func (r *Record) Get(name string) string {
 	if v := r.Header[name]; len(v) == 1 {
@@ -52,6 +52,9 @@ func ParseSubject(s string) (mesh string, t Type, id ID, err error) {
 	}
 	if tok[0] != SubjectRoot {
 		return "", Type{}, ID{}, fmt.Errorf("subject %q: begins with %q, not with %q", clip(s), clip(tok[0]), SubjectRoot)
+	}
+	if err = CheckName(tok[1]); err != nil {
+		return "", Type{}, ID{}, fmt.Errorf("subject %q: mesh: %w", clip(s), err)
 	}
 	if id, err = ParseID(tok[3]); err != nil {
 		return "", Type{}, ID{}, fmt.Errorf("subject %q: %w", clip(s), err)

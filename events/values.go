@@ -63,6 +63,14 @@ const (
 	BecauseExtension Because = "extension"
 )
 
+// Every value of each, for the checks and the schemas.
+var (
+	allScopes      = []Scope{ScopeNode, ScopeMesh}
+	allCredentials = []Credentials{CredentialsManaged, CredentialsNone}
+	allRules       = Rules()
+	allBecause     = []Because{BecauseFork, BecauseVersion, BecauseExtension}
+)
+
 // Target is what serves a slot: a provider, or the slot's own embedded
 // instance, or (the zero Target) nothing yet.
 type Target struct {
@@ -129,9 +137,10 @@ func CheckFeatures(f []string) error {
 	return nil
 }
 
-// SortFeatures returns f sorted and without repetition, as payloads hold it.
+// SortFeatures returns f sorted and without repetition, as payloads hold it;
+// never nil, which in ProviderUpdated would say nothing.
 func SortFeatures(f []string) []string {
-	out := slices.Clone(f)
+	out := append(make([]string, 0, len(f)), f...)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -146,12 +155,10 @@ func checkNames(names ...string) error {
 	return nil
 }
 
-// checkIDs reports the first missing id; args are label, id, label, id …
-func checkIDs(args ...any) error {
-	for i := 0; i < len(args); i += 2 {
-		if args[i+1].(ID).IsZero() {
-			return fmt.Errorf("no %s id", args[i])
-		}
+// checkID reports a missing id of a what.
+func checkID(what string, id ID) error {
+	if id.IsZero() {
+		return fmt.Errorf("no %s id", what)
 	}
 	return nil
 }
