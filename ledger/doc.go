@@ -1,0 +1,30 @@
+// Package ledger is where the events of a mesh are kept: one stream of NATS
+// JetStream, written by one writer at a time and read by anyone.
+//
+// # Writing
+//
+// Log.Append stores commands. A command is 1 to 1,000 events that are stored
+// together or not at all; what Append reports as stored is acknowledged by the
+// stream and will be there after a crash. The only guard is the expected last
+// sequence of the whole stream: whoever decided on other events than those that
+// are stored gets a ConflictError. An answer that is lost is not an answer:
+// Append finds out what the stream holds before it reports anything.
+//
+// Events of one command go out as one atomic batch, many commands of one event
+// as pipelined conditional publishes or as a batch, whichever has been cheaper
+// so far (cost.go).
+//
+// # Reading
+//
+// Log.Read and Log.Follow yield whole commands, decoded, in order, each event
+// verified against the chain of hashes. A message that the chain goes over is
+// foreign: somebody else published it below the ledger's subjects. It is
+// skipped and counted, so that nobody can stop a ledger by publishing into it.
+// Everything else that does not fit is a DamageError.
+//
+// # The embedded server
+//
+// A store directory holds one mesh and is used by one process at a time
+// (AcquireLock, then StartEmbedded): the server itself keeps nobody out of its
+// directory, and two of them acknowledge the same sequences.
+package ledger

@@ -1,0 +1,132 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// MaxPayload is the greatest message the embedded server takes, in bytes.
+const MaxPayload = 8 << 20
+
+// Limits of the embedded server. By default the server takes 75 % of what is
+// free when it starts (server/jetstream.go, dynJetStreamConfig): a store would
+// refuse to open on a full disk.
+const (
+	embeddedMaxMemory = 1 << 30 // consumers only; the ledger is on disk
+	embeddedMaxStore  = 1 << 40
+)
+
+// EmbeddedConfig says what server to start.
+type EmbeddedConfig struct {
+	// Dir is the store directory. It must exist and be locked (AcquireLock):
+	// the server itself lets two processes use one directory. The server's
+	// files are kept below Dir/jetstream.
+	Dir string
+	// Logger gets what the server logs; nil: nothing is logged.
+	Logger *slog.Logger
+	// Listen makes the server accept connections on Host and Port, too. Off by
+	// default: only this process reaches it.
+	Listen bool
+	Host   string
+	Port   int // -1: any
+	// Adjust, if not nil, may change the server's options before it starts,
+	// for accounts and permissions of a serving process.
+	Adjust func(*server.Options)
+}
+
+// Embedded is a running server in this process. It fsyncs before it
+// acknowledges (SyncAlways).
+type Embedded struct {
+	srv *server.Server
+	log *serverLog
+}
+
+// StartEmbedded starts a server on cfg.Dir and returns when it can be used. If
+// it cannot start, the error says what the server logged. When ctx ends first,
+// the server is stopped again.
+func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
+	opts := &server.Options{
+		ServerName:         "bindery",
+		DontListen:         !cfg.Listen,
+		Host:               cfg.Host,
+		Port:               cfg.Port,
+		NoSigs:             true,
+		NoLog:              true,
+		MaxPayload:         MaxPayload,
+		JetStream:          true,
+		StoreDir:           cfg.Dir, // the server appends "jetstream"
+		SyncAlways:         true,
+		JetStreamMaxMemory: embeddedMaxMemory,
+		JetStreamMaxStore:  embeddedMaxStore,
+		// The writer sends one group of commands in one go and the server
+		// answers all of them.
+		MaxPending:             256 << 20,
+		DisableJetStreamBanner: true,
+	}
+	if cfg.Adjust != nil {
+		cfg.Adjust(opts)
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("starting the embedded server on %q: %w", cfg.Dir, err)
+	}
+	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger)}
+	srv.SetLoggerV2(e.log, false, false, false)
+	started := make(chan struct{})
+	go func() {
+		srv.Start() // returns when all is up, or after a fatal error
+		close(started)
+	}()
+	select {
+	case <-started:
+	case <-e.log.fatal:
+	case <-ctx.Done():
+	}
+	if reason := e.log.reason(); reason != "" {
+		err = errors.New(reason)
+	} else if err = ctx.Err(); err == nil && !srv.JetStreamEnabled() {
+		err = fmt.Errorf("JetStream is not running: %q", e.log.all())
+	}
+	if err != nil {
+		// Shutdown of a server that did not come up may wait for parts of it
+		// that never ran; the caller need not.
+		go srv.Shutdown()
+		return nil, fmt.Errorf("starting the embedded server on %q: %w", filepath.Join(cfg.Dir, server.JetStreamStoreDir), err)
+	}
+	return e, nil
+}
+
+// Connect opens a connection to the server within the process.
+func (e *Embedded) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	nc, err := nats.Connect("", append([]nats.Option{nats.InProcessServer(e.srv)}, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the embedded server: %w", err)
+	}
+	return nc, nil
+}
+
+// URL is where the server listens, or "" if it does not.
+func (e *Embedded) URL() string {
+	if e.srv.Addr() == nil {
+		return ""
+	}
+	return e.srv.ClientURL()
+}
+
+// Complaints returns the server's warnings and errors so far (at most 20): a
+// stream it could not recover appears only there.
+func (e *Embedded) Complaints() []string { return e.log.all() }
+
+// Close stops the server in order and returns when its files are closed. Close
+// connections first: a publish that meets a closing server waits for its own
+// deadline.
+func (e *Embedded) Close() {
+	e.srv.Shutdown()
+	e.srv.WaitForShutdown()
+}

@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"bindery/events"
+)
+
+// Position is a place in the ledger: the last event that is known. The zero
+// Position is before the first event.
+type Position struct {
+	Seq   uint64
+	Chain events.Chain
+	Mesh  events.ID // zero only before the first event
+}
+
+// After is the position of an event.
+func After(e *events.Event) Position {
+	return Position{Seq: e.Seq, Chain: e.Chain, Mesh: e.Mesh}
+}
+
+// Log is an open ledger. Its methods may be called from several goroutines;
+// Appends wait for each other.
+type Log struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	stream string
+	mesh   string
+	tun    tuning
+
+	// One Append at a time; it owns what follows.
+	turn  chan struct{}
+	tr    transport
+	costs *costs
+	msgs  msgPool
+
+	// What reading has found, guarded by mu.
+	mu        sync.Mutex
+	foreign   Foreign
+	foreignTo uint64 // the highest sequence counted
+}
+
+// tuning are the times a Log works with; tests shorten them.
+type tuning struct {
+	attempt  time.Duration // how long one try waits for its answers
+	backoff  time.Duration // the first pause between tries; it doubles, with jitter
+	maxPause time.Duration // and does not grow beyond this
+	watch    time.Duration // how long a reader trusts a consumer that delivers nothing
+	partial  time.Duration // how long a command may be seen without its end
+}
+
+// An attempt that outlasts the time an fsync takes on a busy disk costs
+// nothing but time: it is sent again with the same expectation.
+var defaultTuning = tuning{
+	attempt:  2 * time.Second,
+	backoff:  2 * time.Millisecond,
+	maxPause: 250 * time.Millisecond,
+	watch:    time.Second,
+	partial:  5 * time.Second,
+}
+
+func newLog(nc *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, mesh string) *Log {
+	l := &Log{
+		nc: nc, js: js, stream: stream.CachedInfo().Config.Name, mesh: mesh,
+		tun:   defaultTuning,
+		turn:  make(chan struct{}, 1),
+		tr:    &natsTransport{nc: nc},
+		costs: newCosts(),
+	}
+	return l
+}
+
+// Mesh returns the name of the mesh.
+func (l *Log) Mesh() string { return l.mesh }
+
+// Stream returns the name of the stream.
+func (l *Log) Stream() string { return l.stream }
+
+// Last returns the stream's last sequence, 0 if it is empty. It is the leader
+// who answers (server/jetstream_cluster.go, isStreamLeader for stream info).
+func (l *Log) Last(ctx context.Context) (uint64, error) {
+	var resp struct {
+		Error *jetstream.APIError `json:"error"`
+		State struct {
+			LastSeq uint64 `json:"last_seq"`
+		} `json:"state"`
+	}
+	if err := l.api(ctx, "STREAM.INFO."+l.stream, nil, &resp); err != nil {
+		return 0, fmt.Errorf("asking for the last sequence of %q: %w", l.stream, err)
+	}
+	if resp.Error != nil {
+		return 0, fmt.Errorf("asking for the last sequence of %q: %w", l.stream, resp.Error)
+	}
+	return resp.State.LastSeq, nil
+}
+
+// Foreign is what was found in the stream that is no part of the ledger.
+type Foreign struct {
+	Count uint64   // messages
+	Seqs  []uint64 // their sequences, ascending; the first MaxForeign of them
+}
+
+// MaxForeign is how many sequences of foreign messages are remembered.
+const MaxForeign = 1000
+
+// Foreign returns the foreign messages that reading has found so far, each
+// counted once.
+func (l *Log) Foreign() Foreign {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Foreign{Count: l.foreign.Count, Seqs: append([]uint64(nil), l.foreign.Seqs...)}
+}
