@@ -78,4 +78,3 @@ func checkDecided(assignment ID, slot string, rule Rule) error {
 	}
 	return oneOf("rule", rule, allRules...)
 }
-

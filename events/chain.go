@@ -28,7 +28,7 @@ func ParseChain(s string) (Chain, error) {
 // decodeHex fills dst (32 bytes at most) from exactly as many lower-case digits.
 func decodeHex(dst []byte, s string) bool {
 	var digits [2 * sha256.Size]byte // []byte(s) would be on the heap
-	if len(s) != hex.EncodedLen(len(dst)) || strings.ToLower(s) != s {
+	if len(s) != hex.EncodedLen(len(dst)) || hasByte(s, 'A', 'F') {
 		return false
 	}
 	_, err := hex.Decode(dst, digits[:copy(digits[:], s)])

@@ -92,20 +92,22 @@ func checkPort(port string) error {
 // is wrong teaches people to work around it. Payloads are checked when they are
 // read, too, so that a new pattern must not match an endpoint already stored.
 var secretPatterns = []struct {
-	what string
-	re   *regexp.Regexp
+	what  string
+	least int    // length in bytes of what matches, and
+	has   string // a part of it: together they spare most texts the expression
+	re    *regexp.Regexp
 }{
-	{"a URL with a password", regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@`)},
-	{"a private key block", regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)},
-	{"a password assignment", regexp.MustCompile(`(?i)(pass(word|wd|phrase)|(\b|_)(pass|pwd|secret|token|(api|access|secret)[_-]?key))["']?\s*[=:]\s*\S{4,}`)},
-	{"an nkey seed", regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
+	{"a URL with a password", 8, "@", regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@`)},
+	{"a private key block", 20, "-----BEGIN ", regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)},
+	{"a password assignment", 8, "", regexp.MustCompile(`(?i)(pass(word|wd|phrase)|(\b|_)(pass|pwd|secret|token|(api|access|secret)[_-]?key))["']?\s*[=:]\s*\S{4,}`)},
+	{"an nkey seed", 58, "S", regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
 }
 
 // CheckNoSecret reports whether text carries what looks like a secret: the
 // error wraps ErrSecret, names the kind and never the value.
 func CheckNoSecret(text string) error {
 	for _, p := range secretPatterns {
-		if p.re.MatchString(text) {
+		if len(text) >= p.least && strings.Contains(text, p.has) && p.re.MatchString(text) {
 			return fmt.Errorf("%s: %w", p.what, ErrSecret)
 		}
 	}

@@ -31,7 +31,7 @@ func ParseID(s string) (ID, error) {
 	case err != nil:
 	case u.IsZero():
 		err = errZeroID
-	case strings.ContainsFunc(s, isLower):
+	case hasByte(s, 'a', 'z'):
 		err = errLowerCase
 	default:
 		return ID(u), nil
@@ -41,7 +41,14 @@ func ParseID(s string) (ID, error) {
 	return ID{}, fmt.Errorf("id %q: %w", clip(strings.Clone(s)), err)
 }
 
-func isLower(r rune) bool { return r >= 'a' && r <= 'z' }
+func hasByte(s string, from, to byte) bool {
+	for i := range len(s) {
+		if s[i] >= from && s[i] <= to {
+			return true
+		}
+	}
+	return false
+}
 
 // String returns the 26-character text form.
 func (id ID) String() string { return ulid.ULID(id).String() }
