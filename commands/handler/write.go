@@ -1,0 +1,321 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"bindery/commands"
+	"bindery/events"
+	"bindery/ledger"
+	"bindery/projections"
+)
+
+// write is the writer: it ends when the queue is closed and empty.
+func (h *Handler) write() {
+	defer close(h.done)
+	for first := range h.queue {
+		group := h.gather(first)
+		h.lastGroup = len(group)
+		h.run(group)
+	}
+}
+
+// gather takes what is queued. After a group of more than one it yields for a
+// moment until as many have come as last time: they are likely to, since their
+// callers were answered just now.
+func (h *Handler) gather(first *call) []*call {
+	group := []*call{first}
+	var deadline time.Time
+	for len(group) < maxGroup {
+		select {
+		case c, open := <-h.queue:
+			if !open {
+				return group
+			}
+			group = append(group, c)
+			continue
+		default:
+		}
+		if h.lastGroup <= 1 || len(group) >= h.lastGroup {
+			return group
+		}
+		if now := time.Now(); deadline.IsZero() {
+			deadline = now.Add(gather)
+		} else if now.After(deadline) {
+			return group
+		}
+		runtime.Gosched()
+	}
+	return group
+}
+
+// run decides the calls, appends what they wrote and answers them, in as many
+// rounds as it takes.
+func (h *Handler) run(calls []*call) {
+	for try := 0; len(calls) > 0; try++ {
+		h.mu.Lock()
+		answered, rest := h.round(calls, try)
+		h.mu.Unlock()
+		for _, c := range answered {
+			h.finish(c)
+		}
+		calls = rest
+		if len(answered) > 0 {
+			try = 0
+		} else if len(rest) > 0 {
+			time.Sleep(time.Duration(rand.Int64N(int64(time.Millisecond) << min(try, 6))))
+		}
+	}
+}
+
+// finish answers one call; what it repeats is read from the log first.
+func (h *Handler) finish(c *call) {
+	if c.repeat != nil && c.err == nil {
+		c.result, c.err = h.repeated(c)
+	}
+	c.answer(c.result, c.err)
+}
+
+// round decides calls in order and appends what they wrote. It returns those
+// whose outcome is settled, and those that must be decided (again). h.mu is
+// held.
+func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.AppendTimeout)
+	defer cancel()
+	if h.stale || try > 0 {
+		if err := h.catchUp(ctx); err != nil {
+			h.cfg.Logger.Error("reading the log", "error", err)
+			return failAll(calls, err), nil
+		}
+	}
+	after := h.head
+	decided, groups, rest := h.decideAll(calls)
+	stored, err := len(groups), error(nil)
+	if len(groups) > 0 {
+		stored, err = h.cfg.Log.Append(ctx, after, groups)
+	}
+	if err == nil {
+		h.state.Commit()
+		h.head = max(h.head, h.state.Seq)
+		return decided, rest
+	}
+	return h.failed(decided, rest, stored, err, try)
+}
+
+// decideAll decides calls until a group is full. Everything is folded into the
+// state under its journal.
+func (h *Handler) decideAll(calls []*call) (decided []*call, groups []events.Group, rest []*call) {
+	h.state.Begin()
+	n := 0
+	for i, c := range calls {
+		c.err, c.group, c.repeat, c.result, c.stepped = nil, nil, nil, commands.Result{}, false
+		c.mark = h.state.Mark()
+		step := h.decide(c)
+		if n+len(step)+len(c.group) > maxGroup && n > 0 {
+			h.state.Rollback(c.mark)
+			return decided, groups, calls[i:]
+		}
+		if step != nil {
+			groups = append(groups, step)
+		}
+		if c.group != nil {
+			groups = append(groups, c.group)
+		}
+		n += len(step) + len(c.group)
+		decided = append(decided, c)
+	}
+	return decided, groups, nil
+}
+
+// decide runs one call against the state with those before it. It may return a
+// command of the writer's own that goes first: the clock went back.
+func (h *Handler) decide(c *call) (step events.Group) {
+	if c.ctx.Err() != nil {
+		c.err = Unknown(c.req.ID, c.ctx.Err())
+		return nil
+	}
+	now := h.cfg.Clock().UTC().Truncate(time.Millisecond)
+	if c.err = h.admit(c, now); c.err != nil || c.repeat != nil {
+		return nil
+	}
+	back := h.state.Time.Sub(now)
+	env := commands.Env{Now: now, NewID: h.cfg.NewID, Actor: c.req.Actor, Reason: c.req.Reason,
+		Command: c.req.ID, CommandHash: c.hash, After: h.head}
+	if back > 0 && back <= maxBackward {
+		env.Now = h.state.Time
+	}
+	d, err := commands.Decide(h.state, c.req.Command, env)
+	if err == nil && len(d.Events) > 0 && back > maxBackward {
+		h.state.Rollback(c.mark)
+		c.stepped = true
+		if step, err = h.clockStepped(now); err == nil {
+			d, err = commands.Decide(h.state, c.req.Command, env)
+		}
+	}
+	if err != nil {
+		h.state.Rollback(c.mark)
+		c.err = err
+		return nil
+	}
+	c.result = commands.Result{Seq: h.state.Seq, Changed: len(d.Events) > 0, DryRun: c.req.DryRun, CommandID: c.req.ID,
+		Time: h.state.Time, Events: commands.ViewsOf(d.Events, d.Records), Effect: d.Effect}
+	if c.req.DryRun {
+		h.state.Rollback(c.mark)
+		c.result.Seq = h.state.Seq
+		return nil
+	}
+	c.group = d.Records
+	return step
+}
+
+// admit applies the rules about command ids and expected sequences.
+func (h *Handler) admit(c *call, now time.Time) error {
+	id := c.req.ID
+	if !c.req.DryRun {
+		if known, ok := h.state.Remembered(id); ok {
+			if known.Hash != c.hash {
+				return &commands.Refusal{Code: commands.CommandIDReused, Message: "command id " + id.String() + " was used for another command",
+					Why: fmt.Sprintf("it wrote sequence %d", known.First), Fix: "the same command without --command-id", Candidates: []commands.Candidate{}}
+			}
+			c.repeat = &known
+			return nil
+		}
+		if why := h.expired(id, now); why != "" {
+			return &commands.Refusal{Code: commands.CommandIDExpired, Message: "command id " + id.String() + " cannot be used",
+				Why: why, Fix: "the same command without --command-id", Candidates: []commands.Candidate{}}
+		}
+	}
+	if want := c.req.ExpectSeq; want != nil && *want != h.state.Seq {
+		return &commands.Refusal{Code: commands.LedgerMoved, Message: fmt.Sprintf("the ledger is not at sequence %d", *want),
+			Why: fmt.Sprintf("it is at %d", h.state.Seq), Fix: fmt.Sprintf("bindery log --from seq:%d", *want+1), Candidates: []commands.Candidate{}}
+	}
+	return nil
+}
+
+func (h *Handler) expired(id events.ID, now time.Time) string {
+	switch {
+	case id.IsZero():
+		return "it is no id"
+	case id.Milli() > now.Add(maxAhead).UnixMilli():
+		return "its instant is more than ten minutes ahead of the writer's clock"
+	case h.state.CommandForgotten(id):
+		return "it is older than what is remembered, so that a repetition could not be told"
+	}
+	return ""
+}
+
+// clockStepped records that the clock went back, as a command of the writer's.
+func (h *Handler) clockStepped(now time.Time) (events.Group, error) {
+	c := commands.StepClock{From: h.state.Time, To: now}
+	req := commands.Request{Command: c}
+	hash, err := req.Hash()
+	if err != nil {
+		return nil, err
+	}
+	h.cfg.Logger.Warn("the clock went back", "from", c.From, "to", c.To)
+	d, err := commands.Decide(h.state, c, commands.Env{Now: now, NewID: h.cfg.NewID, Actor: SystemActor,
+		Command: h.cfg.NewID(), CommandHash: hash, After: h.head})
+	if err != nil {
+		return nil, err
+	}
+	return d.Records, nil
+}
+
+// failed takes back what is not durable and sorts the calls: what is settled is
+// answered; what was decided on events that never were is decided again.
+func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) (answered, again []*call) {
+	// The calls whose events are durable, and those between them that wrote
+	// nothing, are settled. The first that is not ends that run.
+	settled := 0
+	for n := 0; settled < len(decided); settled++ {
+		if c := decided[settled]; c.group != nil {
+			n += c.groups()
+			if n > stored {
+				break
+			}
+		}
+	}
+	if settled < len(decided) {
+		h.state.Rollback(decided[settled].mark)
+	}
+	h.state.Commit()
+	h.stale = true
+	answered = decided[:settled:settled]
+	pending := append(decided[settled:], rest...)
+	for _, c := range rest {
+		c.group = nil // it was rolled back before it was sent
+	}
+	var conflict *ledger.ConflictError
+	if errors.As(err, &conflict) && try < maxTries {
+		return answered, pending
+	}
+	h.cfg.Logger.Error("appending", "error", err, "commands", len(decided)-settled)
+	var unknown *ledger.UnknownError
+	if errors.As(err, &unknown) {
+		// Only what was sent is unknown; what was not can be decided once the log
+		// is read again.
+		for _, c := range pending {
+			if c.group != nil {
+				c.fail(Unknown(c.req.ID, err))
+				answered = append(answered, c)
+			} else {
+				again = append(again, c)
+			}
+		}
+		return answered, again
+	}
+	// The log refused the first of the pending; those behind it may be taken.
+	var large *ledger.TooLargeError
+	if errors.As(err, &large) && len(pending) > 0 {
+		return append(answered, failAll(pending[:1], err)...), pending[1:]
+	}
+	return append(answered, failAll(pending, err)...), nil
+}
+
+// groupsOf is how many commands a call brought to the log: its own, and the
+// writer's before it.
+func (c *call) groups() int {
+	if c.stepped {
+		return 2
+	}
+	return 1
+}
+
+func failAll(calls []*call, err error) []*call {
+	for _, c := range calls {
+		c.fail(err)
+	}
+	return calls
+}
+
+func (c *call) fail(err error) { c.result, c.err, c.repeat = commands.Result{}, err, nil }
+
+// repeated answers a command that was carried out before: its events are read
+// from the log.
+func (h *Handler) repeated(c *call) (commands.Result, error) {
+	records, err := h.cfg.Log.Get(c.ctx, c.repeat.First, c.repeat.Last)
+	if err != nil {
+		return commands.Result{}, err
+	}
+	evs := make([]events.Event, 0, len(records))
+	kept := records[:0]
+	for i := range records {
+		e, err := events.Decode(&records[i])
+		if err != nil || e.Command != c.req.ID {
+			continue // a foreign message between
+		}
+		evs, kept = append(evs, e), append(kept, records[i])
+	}
+	if len(evs) == 0 {
+		return commands.Result{}, &ledger.DamageError{Seq: c.repeat.First, Why: "the events of a remembered command are not there"}
+	}
+	r := commands.Result{Seq: c.repeat.Last, Changed: true, CommandID: c.req.ID, Repeated: true,
+		Time: evs[len(evs)-1].Time, Events: commands.ViewsOf(evs, kept)}
+	h.View(func(s *projections.State) { r.Effect = commands.EffectOf(s, evs) })
+	r.More = commands.IsSeries(c.req.Command)
+	return r, nil
+}

@@ -1,0 +1,153 @@
+package commands
+
+import (
+	"time"
+
+	"bindery/events"
+)
+
+// CreateMesh begins a ledger.
+type CreateMesh struct {
+	Name string `json:"name"`
+}
+
+// RegisterNode adds a machine.
+type RegisterNode struct {
+	Name string `json:"name"`
+}
+
+// RenameNode gives a node another name.
+type RenameNode struct {
+	Node string `json:"node"`
+	To   string `json:"to"`
+}
+
+// RetireNode takes a node out of the mesh.
+type RetireNode struct {
+	Node  string `json:"node"`
+	Force bool   `json:"force,omitempty"`
+}
+
+// Verb implements Command.
+func (CreateMesh) Verb() string { return "mesh.create" }
+
+// Verb implements Command.
+func (RegisterNode) Verb() string { return "node.register" }
+
+// Verb implements Command.
+func (RenameNode) Verb() string { return "node.rename" }
+
+// Verb implements Command.
+func (RetireNode) Verb() string { return "node.retire" }
+
+// Decide implements Command.
+func (c CreateMesh) Decide(t *Tx) error {
+	if err := events.CheckName(c.Name); err != nil {
+		return invalid(err)
+	}
+	if !t.Mesh.ID.IsZero() {
+		return refuse(NameTaken, "the ledger of mesh "+t.Mesh.Name+" exists already", "its id is "+t.Mesh.ID.String(), "bindery status")
+	}
+	return t.emit(t.NewID(), &events.MeshCreated{Name: c.Name})
+}
+
+// Decide implements Command.
+func (c RegisterNode) Decide(t *Tx) error {
+	if err := events.CheckName(c.Name); err != nil {
+		return invalid(err)
+	}
+	if r := t.NodeNamed(c.Name); r != 0 {
+		return taken("node", c.Name, t.Node(r).ID)
+	}
+	return t.emit(t.NewID(), &events.NodeRegistered{Name: c.Name})
+}
+
+// Decide implements Command.
+func (c RenameNode) Decide(t *Tx) error {
+	r, err := Finder{t.State}.Node(c.Node)
+	if err != nil {
+		return err
+	}
+	n := t.Node(r)
+	if n.Retired {
+		return retiredNode(n.Name)
+	}
+	if err := events.CheckName(c.To); err != nil {
+		return invalid(err)
+	}
+	if n.Name == c.To {
+		return nil
+	}
+	if o := t.NodeNamed(c.To); o != 0 {
+		return taken("node", c.To, t.Node(o).ID)
+	}
+	return t.emit(n.ID, &events.NodeRenamed{From: n.Name, To: c.To})
+}
+
+// Decide implements Command.
+func (c RetireNode) Decide(t *Tx) error {
+	r, err := Finder{t.State}.Node(c.Node)
+	if err != nil {
+		return err
+	}
+	n := t.Node(r)
+	if n.Retired {
+		return nil
+	}
+	if c.Force {
+		if err := t.needReason("retiring a node that is in use"); err != nil {
+			return err
+		}
+	} else if len(n.Providers)+len(n.Assignments)+n.Defaults > 0 {
+		refusal := refuse(NodeInUse, "node "+n.Name+" is in use",
+			count(len(n.Assignments), "assignment")+", "+count(len(n.Providers), "provider")+" and "+
+				count(n.Defaults, "default")+" live there; end, retire and clear them in this order", "")
+		for _, a := range t.AssignmentNames(n.Assignments) {
+			refusal.Candidates = append(refusal.Candidates, Candidate{Name: a, Why: "an assignment there", Flag: "bindery assignment end " + a})
+		}
+		for _, d := range t.defaultsOn(r) {
+			refusal.Candidates = append(refusal.Candidates, Candidate{Name: d, Why: "a default there",
+				Flag: "bindery provision default " + d + " --clear --node " + n.Name})
+		}
+		for _, p := range t.ProviderNames(n.Providers) {
+			refusal.Candidates = append(refusal.Candidates, Candidate{Name: p, Why: "a provider there", Flag: "bindery provider retire " + p})
+		}
+		refusal.Fix = refusal.Candidates[0].Flag
+		return refusal
+	}
+	return t.emit(n.ID, &events.NodeRetired{Forced: c.Force && len(n.Providers)+len(n.Assignments)+n.Defaults > 0})
+}
+
+// taken is the refusal of a name that a live entity bears.
+func taken(what, name string, holder events.ID) error {
+	r := refuse(NameTaken, what+" "+name+" exists already", "its id is "+holder.String(), "bindery "+what+" show "+name)
+	r.Candidates = append(r.Candidates, Candidate{Name: name, ID: &holder, Why: "bears the name"})
+	return r
+}
+
+func retiredNode(name string) error {
+	return refuse(NodeNotFound, "node "+name+" is retired", "nothing can be put on it", "bindery node list")
+}
+
+// needReason refuses a command that must say why and does not.
+func (t *Tx) needReason(what string) error {
+	if t.Reason != "" {
+		return nil
+	}
+	return refuse(ReasonRequired, what+" needs a reason", "it is kept with the event, for whoever asks later", "the same command with --reason TEXT")
+}
+
+// StepClock records that the writer's clock went back. The writer gives it to
+// itself.
+type StepClock struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Verb implements Command.
+func (StepClock) Verb() string { return "mesh.step-clock" }
+
+// Decide implements Command.
+func (c StepClock) Decide(t *Tx) error {
+	return t.emit(t.Mesh.ID, &events.MeshClockStepped{From: c.From, To: c.To})
+}

@@ -1,0 +1,136 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"bindery/projections"
+)
+
+// verbs makes a command of each verb from its arguments in JSON. What only the
+// writer gives itself (mesh.step-clock) is not among them.
+var verbs = map[string]func(json.RawMessage) (Command, error){}
+
+func register[C Command]() {
+	var zero C
+	verbs[zero.Verb()] = func(args json.RawMessage) (Command, error) {
+		var c C
+		if err := strict(args, &c); err != nil {
+			return nil, refuse(Usage, "the arguments of "+zero.Verb()+" cannot be read", err.Error(), "")
+		}
+		return c, nil
+	}
+}
+
+func init() {
+	register[CreateMesh]()
+	register[RegisterNode]()
+	register[RenameNode]()
+	register[RetireNode]()
+	register[DefineProvision]()
+	register[RescopeProvision]()
+	register[RemoveProvision]()
+	register[SetDefault]()
+	register[ClearDefault]()
+	register[RegisterProvider]()
+	register[UpdateProvider]()
+	register[RenameProvider]()
+	register[RelocateProvider]()
+	register[CordonProvider]()
+	register[UncordonProvider]()
+	register[RetireProvider]()
+	register[DrainProvider]()
+	register[DeclareModule]()
+	register[RemoveModule]()
+	register[CreateAssignment]()
+	register[MoveAssignment]()
+	register[RenameAssignment]()
+	register[EndAssignment]()
+	register[ResolveAssignment]()
+	register[RebindSlot]()
+	register[SetOverride]()
+	register[ClearOverride]()
+	register[ApplyManifest]()
+
+	registerQuery[ListNodes]()
+	registerQuery[ShowNode]()
+	registerQuery[ListProvisions]()
+	registerQuery[ShowProvision]()
+	registerQuery[ListProviders]()
+	registerQuery[ShowProvider]()
+	registerQuery[ListModules]()
+	registerQuery[ShowModule]()
+	registerQuery[ListAssignments]()
+	registerQuery[ShowAssignment]()
+	registerQuery[ListBindings]()
+	registerQuery[ShowBinding]()
+	registerQuery[ListOverrides]()
+	registerQuery[Status]()
+	registerQuery[Explain]()
+}
+
+// Verbs lists the verbs, sorted.
+func Verbs() []string { return sortedKeys(verbs) }
+
+// ParseCommand makes the command of a verb from its arguments, strictly.
+func ParseCommand(verb string, args json.RawMessage) (Command, error) {
+	parse := verbs[verb]
+	if parse == nil {
+		return nil, refuse(Usage, fmt.Sprintf("there is no command %q", clip(verb)), "", "bindery --help")
+	}
+	return parse(args)
+}
+
+// A Query asks about the state; it changes nothing.
+type Query interface {
+	// Name is the query's name: noun and verb of the command line with a dot.
+	Name() string
+	// Answer gives a value of the JSON contract, or a *Refusal.
+	Answer(s *projections.State) (any, error)
+}
+
+var queries = map[string]func(json.RawMessage) (Query, error){}
+
+func registerQuery[Q Query]() {
+	var zero Q
+	queries[zero.Name()] = func(args json.RawMessage) (Query, error) {
+		var q Q
+		if err := strict(args, &q); err != nil {
+			return nil, refuse(Usage, "the arguments of "+zero.Name()+" cannot be read", err.Error(), "")
+		}
+		return q, nil
+	}
+}
+
+// ParseQuery makes the query of a name from its arguments, strictly.
+func ParseQuery(name string, args json.RawMessage) (Query, error) {
+	parse := queries[name]
+	if parse == nil {
+		return nil, refuse(Usage, fmt.Sprintf("there is no query %q", clip(name)), "", "bindery --help")
+	}
+	return parse(args)
+}
+
+// strict reads JSON with unknown fields refused.
+func strict(args json.RawMessage, into any) error {
+	if len(bytes.TrimSpace(args)) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return fmt.Errorf("more than one value")
+	}
+	return nil
+}
+
+// series are the verbs whose commands go on in further ones (Effect.More).
+var series = []string{DrainProvider{}.Verb(), ApplyManifest{}.Verb()}
+
+// IsSeries reports whether a command may go on in further ones.
+func IsSeries(c Command) bool { return slices.Contains(series, c.Verb()) }

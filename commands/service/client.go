@@ -1,0 +1,205 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"bindery/commands"
+	"bindery/commands/handler"
+	"bindery/events"
+)
+
+// Client asks a service. It may be used from several goroutines.
+type Client struct {
+	nc    *nats.Conn
+	mesh  string
+	inbox string // answers come to inbox.<token>
+	sub   *nats.Subscription
+
+	mu      sync.Mutex
+	waiting map[string]*waiter // by token
+}
+
+// waiter collects the parts of one answer.
+type waiter struct {
+	parts [][]byte
+	done  chan result
+}
+
+type result struct {
+	data []byte
+	err  error
+}
+
+// NewClient asks the service of mesh over nc.
+func NewClient(nc *nats.Conn, mesh string) (*Client, error) {
+	c := &Client{nc: nc, mesh: mesh, inbox: nc.NewInbox(), waiting: map[string]*waiter{}}
+	sub, err := nc.Subscribe(c.inbox+".*", c.deliver)
+	if err != nil {
+		return nil, fmt.Errorf("listening for answers: %w", err)
+	}
+	c.sub = sub
+	return c, nil
+}
+
+// Close stops listening for answers.
+func (c *Client) Close() error { return c.sub.Unsubscribe() }
+
+// noResponders is the status a server answers with where nobody listens
+// (server/client.go, NoResponders).
+const noResponders = "503"
+
+func (c *Client) deliver(m *nats.Msg) {
+	token := m.Subject[len(c.inbox)+1:]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[token]
+	if w == nil {
+		return // nobody waits any more
+	}
+	var out result
+	if len(m.Data) == 0 && m.Header.Get("Status") == noResponders {
+		out.err = nats.ErrNoResponders
+	} else {
+		w.parts = append(w.parts, m.Data)
+		if k, n, err := events.ParseBatch(m.Header.Get(HeaderPart)); err == nil && k < n {
+			return
+		}
+		out.data = join(w.parts)
+	}
+	delete(c.waiting, token)
+	w.done <- out
+}
+
+func join(parts [][]byte) []byte {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	var out []byte
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// request sends a message and waits for the whole answer.
+func (c *Client) request(ctx context.Context, subject string, message any) (json.RawMessage, error) {
+	data, err := json.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	token, w := nuid.Next(), &waiter{done: make(chan result, 1)}
+	c.mu.Lock()
+	c.waiting[token] = w
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.waiting, token)
+		c.mu.Unlock()
+	}()
+	if err := c.nc.PublishRequest(subject, c.inbox+"."+token, data); err != nil {
+		return nil, err
+	}
+	select {
+	case r := <-w.done:
+		return read1(r)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func read1(r result) (json.RawMessage, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	var a answer
+	if err := json.Unmarshal(r.data, &a); err != nil {
+		return nil, fmt.Errorf("reading an answer: %w", err)
+	}
+	if a.Error != nil {
+		return nil, a.Error
+	}
+	return a.Result, nil
+}
+
+// Do runs a command. The error is a *commands.Refusal: where no answer came in
+// time, outcome_unknown with the id to repeat.
+func (c *Client) Do(ctx context.Context, req commands.Request) (commands.Result, error) {
+	args, err := json.Marshal(req.Command)
+	if err != nil {
+		return commands.Result{}, err
+	}
+	data, err := c.request(ctx, CommandSubject(c.mesh), CommandMessage{Verb: req.Command.Verb(), Args: args, ID: req.ID,
+		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq})
+	if err != nil {
+		if errors.Is(err, ctx.Err()) && ctx.Err() != nil {
+			return commands.Result{}, handler.Unknown(req.ID, err)
+		}
+		return commands.Result{}, AsRefusal(err)
+	}
+	var out commands.Result
+	if err := json.Unmarshal(data, &out); err != nil {
+		return out, fmt.Errorf("reading the answer to %s: %w", req.Command.Verb(), err)
+	}
+	return out, nil
+}
+
+// Ask puts a query and returns its answer in JSON.
+func (c *Client) Ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
+	return c.ask(ctx, q.Name(), q)
+}
+
+// Log reads one page of the log.
+func (c *Client) Log(ctx context.Context, q LogQuery) (LogPage, error) {
+	var page LogPage
+	data, err := c.ask(ctx, LogQueryName, q)
+	if err != nil {
+		return page, err
+	}
+	return page, json.Unmarshal(data, &page)
+}
+
+func (c *Client) ask(ctx context.Context, name string, args any) (json.RawMessage, error) {
+	a, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.request(ctx, QuerySubject(c.mesh), QueryMessage{Query: name, Args: a})
+	if err == nil {
+		return data, nil
+	}
+	r := AsRefusal(err)
+	if r.Code == commands.OutcomeUnknown {
+		r.Code, r.Message = commands.Unreachable, "no answer in time: "+strings.TrimSuffix(err.Error(), ".")
+	}
+	return nil, r
+}
+
+// Series runs a command, and goes on while its answer says that another part is
+// due (drain, a large apply): each with an id derived from the first one's, so
+// that the same id goes on where it stopped. next makes the k-th command of the
+// series, k from 0; each is told of each answer.
+func (c *Client) Series(ctx context.Context, req commands.Request, next func(k int) commands.Command, each func(k int, r commands.Result)) error {
+	for k := 0; ; k++ {
+		part := req
+		part.Command, part.ID = next(k), commands.DerivedID(req.ID, k)
+		if k > 0 {
+			part.ExpectSeq = nil // it was checked for the first
+		}
+		r, err := c.Do(ctx, part)
+		if err != nil {
+			return err
+		}
+		each(k, r)
+		if !r.More || req.DryRun {
+			return nil
+		}
+	}
+}

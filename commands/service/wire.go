@@ -1,0 +1,98 @@
+// Package service is the request path: commands and queries as NATS requests
+// (the services API of nats.go, package micro), answered by a handler.
+//
+// Requests go to bindery-req.<mesh>.command and bindery-req.<mesh>.query, a
+// prefix the mesh's stream does not listen on: a stream stores and acknowledges
+// whatever is published under its subjects. Bodies are JSON. An answer that
+// does not fit one message comes in several, in order, each with the header
+// Bindery-Part: k/n.
+package service
+
+import (
+	"encoding/json"
+
+	"bindery/commands"
+	"bindery/events"
+)
+
+// SubjectRoot is the first token of every request's subject.
+const SubjectRoot = "bindery-req"
+
+// CommandSubject is where a mesh's commands go.
+func CommandSubject(mesh string) string { return SubjectRoot + "." + mesh + ".command" }
+
+// QuerySubject is where a mesh's queries go.
+func QuerySubject(mesh string) string { return SubjectRoot + "." + mesh + ".query" }
+
+// HeaderPart tells the parts of a long answer: k/n, k from 1.
+const HeaderPart = "Bindery-Part"
+
+// maxPart is the greatest part of an answer in bytes: half of the least limit
+// NATS servers have by default (1 MiB, server/const.go).
+const maxPart = 512 << 10
+
+// CommandMessage is a command on the wire.
+type CommandMessage struct {
+	Verb      string          `json:"verb"`
+	Args      json.RawMessage `json:"args,omitempty"`
+	ID        events.ID       `json:"id"`
+	Actor     string          `json:"actor"`
+	Reason    string          `json:"reason,omitempty"`
+	DryRun    bool            `json:"dry_run,omitempty"`
+	ExpectSeq *uint64         `json:"expect_seq,omitempty"`
+}
+
+// QueryMessage is a query on the wire.
+type QueryMessage struct {
+	Query string          `json:"query"`
+	Args  json.RawMessage `json:"args,omitempty"`
+}
+
+// LogQuery asks for events by sequence; it is answered by the service itself,
+// from the log.
+type LogQuery struct {
+	First uint64 `json:"first"`           // from 1
+	Limit int    `json:"limit,omitempty"` // 0: MaxLogPage
+	// Time, an instant in RFC 3339, asks for the first event at or after it
+	// instead of First.
+	Time string `json:"time,omitempty"`
+	// Event, an event's id, asks from that event on.
+	Event string `json:"event,omitempty"`
+}
+
+// LogQueryName is the name of LogQuery.
+const LogQueryName = "log"
+
+// MaxLogPage is the greatest number of events in one answer to a LogQuery.
+const MaxLogPage = 1000
+
+// LogItem is one event of the log.
+type LogItem struct {
+	Seq     uint64          `json:"seq"`
+	Time    string          `json:"time"`
+	ID      events.ID       `json:"id"`
+	Type    string          `json:"type"`
+	Subject string          `json:"subject"`
+	Actor   string          `json:"actor"`
+	Command events.ID       `json:"command"`
+	Origin  events.Origin   `json:"origin"`
+	Reason  string          `json:"reason"`
+	Batch   string          `json:"batch"` // k/n of its command
+	Chain   string          `json:"chain"`
+	What    string          `json:"what"` // in one line, with the names of now
+	Data    json.RawMessage `json:"data"`
+}
+
+// LogPage is the answer to a LogQuery.
+type LogPage struct {
+	Mesh  string    `json:"mesh"`
+	Seq   uint64    `json:"seq"`  // the ledger's last
+	Next  uint64    `json:"next"` // to go on with; 0 at the end
+	Items []LogItem `json:"items"`
+}
+
+// answer is what comes back: one of the two.
+type answer struct {
+	Result json.RawMessage   `json:"result,omitempty"`
+	Error  *commands.Refusal `json:"error,omitempty"`
+}

@@ -1,0 +1,144 @@
+package projections
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Attention is one thing an operator should look at.
+type Attention struct {
+	Code string `json:"code"`
+	What string `json:"what"`
+	Why  string `json:"why"`
+	Fix  string `json:"fix"`
+	// Optional: it does not make "status --check" false.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// StatusView is the mesh at a glance.
+type StatusView struct {
+	Mesh      string         `json:"mesh"`
+	MeshID    string         `json:"mesh_id"`
+	Seq       uint64         `json:"seq"`
+	Time      time.Time      `json:"time"`
+	Counts    map[string]int `json:"counts"`
+	Attention []Attention    `json:"attention"`
+}
+
+// Status tells what there is and what wants attention. It reads every binding.
+func (s *State) Status() StatusView {
+	v := StatusView{Mesh: s.Mesh.Name, MeshID: s.Mesh.ID.String(), Seq: s.Seq, Time: s.Time, Attention: []Attention{}}
+	v.Counts = map[string]int{
+		"nodes": len(s.names[kNode].live), "provisions": len(s.names[kProvision].live),
+		"providers": len(s.names[kProvider].live), "modules": len(s.names[kModule].live),
+		"assignments": len(s.names[kAssignment].live), "bindings": s.live - s.pendingLive,
+		"pending": 0, "embedded": 0, "overrides": 0,
+		string(FlagDrift): 0, string(FlagUnsatisfied): 0, string(FlagStranded): 0,
+	}
+	for _, i := range s.names[kAssignment].live {
+		s.attend(&v, AssignmentRef(i))
+	}
+	s.attendNodes(&v)
+	slices.SortFunc(v.Attention, func(a, b Attention) int {
+		if c := strings.Compare(a.Code, b.Code); c != 0 {
+			return c
+		}
+		return strings.Compare(a.What, b.What)
+	})
+	return v
+}
+
+// attend adds what is the matter with one assignment.
+func (s *State) attend(v *StatusView, r AssignmentRef) {
+	a := s.Assignment(r)
+	for b := a.first; b != 0; b = s.Binding(b).next {
+		if s.Binding(b).Released {
+			continue
+		}
+		s.attendBinding(v, s.Binding(b))
+	}
+	for i := range s.Module(a.Module).Slots {
+		if d := &s.Module(a.Module).Slots[i]; s.BindingOf(a, d.Name) == 0 {
+			s.attendPending(v, a, d)
+		}
+	}
+}
+
+func (s *State) attendBinding(v *StatusView, b *Binding) {
+	if b.Embedded {
+		v.Counts["embedded"]++
+	}
+	if b.Override != 0 {
+		v.Counts["overrides"]++
+	}
+	for _, f := range s.Flags(b) {
+		if f == FlagPending {
+			s.attendPending(v, s.Assignment(b.Assignment), s.Declared(b))
+			continue
+		}
+		v.Counts[string(f)]++
+		v.Attention = append(v.Attention, s.attention(b, f))
+	}
+}
+
+func (s *State) attendPending(v *StatusView, a *Assignment, d *Slot) {
+	v.Counts["pending"]++
+	v.Attention = append(v.Attention, Attention{Code: string(FlagPending), What: a.Name + "/" + d.Name,
+		Why: "nothing serves it; it needs " + s.Provision(d.Provision).Name, Fix: "bindery assignment resolve " + a.Name, Optional: d.Optional})
+}
+
+// attention says why a bound slot has a flag, and what to type.
+func (s *State) attention(b *Binding, f Flag) Attention {
+	path := s.SlotPath(b)
+	out := Attention{Code: string(f), What: path}
+	switch f {
+	case FlagUnsatisfied:
+		p := s.Provider(b.Provider)
+		out.Why = fmt.Sprintf("it is bound to %s, which %s", p.Name, s.Declared(b).Unmet(p))
+		out.Fix = "bindery explain " + path
+	case FlagStranded:
+		out.Why = "it is bound to " + s.Provider(b.Provider).Name + ", which is retired"
+		out.Fix = "bindery provider drain " + s.Provider(b.Provider).ID.String() + " --to OTHER"
+	case FlagDrift:
+		out.Why, out.Fix = s.whyDrift(b, path)
+	}
+	return out
+}
+
+func (s *State) whyDrift(b *Binding, path string) (why, fix string) {
+	a, d := s.Assignment(b.Assignment), s.Declared(b)
+	resolve := "bindery assignment resolve " + a.Name
+	asked, rule := s.Asked(b, d)
+	switch {
+	case d == nil:
+		return "its module declares the slot no longer", resolve + " --prune"
+	case d.Kind == Requires && b.Embedded:
+		return "it is served by its own instance, and its module requires a provider now", resolve + " --rebind"
+	case d.Kind == Embeds && b.Provider != 0 && b.Override == 0:
+		return "it is bound to " + s.Provider(b.Provider).Name + ", and its module ships its own instance now", resolve + " --rebind"
+	}
+	return fmt.Sprintf("it is bound to %s, and the %s asks for %s", s.TargetName(s.Target(b)), rule, s.Provider(asked).Name),
+		"bindery binding rebind " + path + " --provider " + s.Provider(asked).Name
+}
+
+// attendNodes adds the providers and consumers left on retired nodes.
+func (s *State) attendNodes(v *StatusView) {
+	for i := 1; i <= s.nodes.len(); i++ {
+		n := s.nodes.at(uint32(i))
+		if !n.Retired {
+			continue
+		}
+		for _, name := range s.ProviderNames(n.Providers) {
+			p := s.Provider(s.ProviderNamed(name))
+			v.Attention = append(v.Attention, Attention{Code: "node_retired", What: "provider " + name,
+				Why: fmt.Sprintf("it is on node %s, which is retired; %d bindings lead to it", n.Name, len(p.Bindings)),
+				Fix: "bindery provider relocate " + name + " --to NODE --endpoint HOST:PORT"})
+		}
+		for _, name := range s.AssignmentNames(n.Assignments) {
+			v.Attention = append(v.Attention, Attention{Code: "node_retired", What: "assignment " + name,
+				Why: "it is on node " + n.Name + ", which is retired", Fix: "bindery assignment move " + name + " --to NODE"})
+		}
+	}
+}
