@@ -48,6 +48,7 @@ type ChoiceCleared struct {
 // same command.
 type AssignmentEnded struct{}
 
+// EventType implements Payload, for each type of this file.
 func (*AssignmentCreated) EventType() Type { return Type{EntityAssignment, "created", 1} }
 func (*AssignmentRenamed) EventType() Type { return Type{EntityAssignment, "renamed", 1} }
 func (*AssignmentMoved) EventType() Type   { return Type{EntityAssignment, "moved", 1} }
@@ -55,6 +56,7 @@ func (*ChoiceSet) EventType() Type         { return Type{EntityAssignment, "choi
 func (*ChoiceCleared) EventType() Type     { return Type{EntityAssignment, "choice-cleared", 1} }
 func (*AssignmentEnded) EventType() Type   { return Type{EntityAssignment, "ended", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *AssignmentCreated) Check() error {
 	if err := CheckName(p.Name); err != nil {
 		return err

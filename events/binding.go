@@ -38,10 +38,12 @@ type BindingReleased struct {
 	Cause ReleaseCause `json:"cause"`
 }
 
+// EventType implements Payload, for each type of this file.
 func (*BindingBound) EventType() Type    { return Type{EntityBinding, "bound", 1} }
 func (*BindingRebound) EventType() Type  { return Type{EntityBinding, "rebound", 1} }
 func (*BindingReleased) EventType() Type { return Type{EntityBinding, "released", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *BindingBound) Check() error {
 	if err := checkDecided(p.Assignment, p.Slot, p.Rule); err != nil {
 		return err

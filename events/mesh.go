@@ -32,11 +32,13 @@ type MeshSealed struct {
 	Successor string `json:"successor,omitempty" jsonschema:"description=where the ledger lives now"`
 }
 
+// EventType implements Payload, for each type of this file.
 func (*MeshCreated) EventType() Type      { return Type{EntityMesh, "created", 1} }
 func (*MeshClockStepped) EventType() Type { return Type{EntityMesh, "clock-stepped", 1} }
 func (*MeshRecovered) EventType() Type    { return Type{EntityMesh, "recovered", 1} }
 func (*MeshSealed) EventType() Type       { return Type{EntityMesh, "sealed", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *MeshCreated) Check() error { return CheckName(p.Name) }
 
 func (p *MeshClockStepped) Check() error {

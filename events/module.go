@@ -54,9 +54,11 @@ type Composition struct {
 // ModuleRemoved ends a module nothing is assigned of.
 type ModuleRemoved struct{}
 
+// EventType implements Payload, for each type of this file.
 func (*ModuleDeclared) EventType() Type { return Type{EntityModule, "declared", 1} }
 func (*ModuleRemoved) EventType() Type  { return Type{EntityModule, "removed", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *ModuleDeclared) Check() error {
 	if err := CheckName(p.Name); err != nil {
 		return err

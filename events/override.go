@@ -29,9 +29,11 @@ type OverrideCleared struct {
 	Binding ID `json:"binding"`
 }
 
+// EventType implements Payload, for each type of this file.
 func (*OverrideSet) EventType() Type     { return Type{EntityOverride, "set", 1} }
 func (*OverrideCleared) EventType() Type { return Type{EntityOverride, "cleared", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *OverrideSet) Check() error {
 	if err := checkDecided(p.Assignment, p.Slot, RuleOverride); err != nil {
 		return err

@@ -50,6 +50,7 @@ type ProviderRetired struct {
 	Forced bool `json:"forced,omitempty" jsonschema:"description=bindings or references were left behind"`
 }
 
+// EventType implements Payload, for each type of this file.
 func (*ProviderRegistered) EventType() Type { return Type{EntityProvider, "registered", 1} }
 func (*ProviderUpdated) EventType() Type    { return Type{EntityProvider, "updated", 1} }
 func (*ProviderRenamed) EventType() Type    { return Type{EntityProvider, "renamed", 1} }
@@ -58,6 +59,7 @@ func (*ProviderCordoned) EventType() Type   { return Type{EntityProvider, "cordo
 func (*ProviderUncordoned) EventType() Type { return Type{EntityProvider, "uncordoned", 1} }
 func (*ProviderRetired) EventType() Type    { return Type{EntityProvider, "retired", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *ProviderRegistered) Check() error {
 	if err := CheckName(p.Name); err != nil {
 		return err

@@ -30,12 +30,14 @@ type DefaultCleared struct {
 	Provider ID `json:"provider" jsonschema:"description=the provider that was the default"`
 }
 
+// EventType implements Payload, for each type of this file.
 func (*ProvisionDefined) EventType() Type  { return Type{EntityProvision, "defined", 1} }
 func (*ProvisionRescoped) EventType() Type { return Type{EntityProvision, "rescoped", 1} }
 func (*ProvisionRemoved) EventType() Type  { return Type{EntityProvision, "removed", 1} }
 func (*DefaultSet) EventType() Type        { return Type{EntityProvision, "default-set", 1} }
 func (*DefaultCleared) EventType() Type    { return Type{EntityProvision, "default-cleared", 1} }
 
+// Check implements Payload, for each type of this file.
 func (p *ProvisionDefined) Check() error {
 	if err := CheckName(p.Name); err != nil {
 		return err
