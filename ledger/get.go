@@ -127,7 +127,7 @@ func (l *Log) api(ctx context.Context, subject string, ask, answer any) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	m, err := l.nc.RequestWithContext(ctx, l.js.Options().APIPrefix+subject, body)
+	m, err := l.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+subject, body)
 	if err != nil {
 		return err
 	}
