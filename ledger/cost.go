@@ -94,7 +94,14 @@ func (l *line) learn(n int, took time.Duration) {
 func (l *line) at(n int) float64 {
 	w, x, xx := l.guess.w+l.seen.w, l.guess.x+l.seen.x, l.guess.xx+l.seen.xx
 	y, xy := l.guess.y+l.seen.y, l.guess.xy+l.seen.xy
-	each := max(0, (w*xy-x*y)/(w*xx-x*x))
-	fixed := max(0, (y-each*x)/w)
+	each := (w*xy - x*y) / (w*xx - x*x)
+	fixed := (y - each*x) / w
+	// Neither cost is negative: the best line with the other one alone.
+	switch {
+	case each < 0:
+		each, fixed = 0, y/w
+	case fixed < 0:
+		each, fixed = xy/xx, 0
+	}
 	return fixed + each*float64(n)
 }

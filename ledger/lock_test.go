@@ -1,0 +1,105 @@
+package ledger
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	first, err := AcquireLock(t.Context(), dir, LockConfig{Command: "bindery bind"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = AcquireLock(t.Context(), dir, LockConfig{Wait: 30 * time.Millisecond})
+	var locked *LockedError
+	if !errors.As(err, &locked) {
+		t.Fatalf("second lock: %v, want a LockedError", err)
+	}
+	h := locked.Holder
+	if locked.Dir != dir || h.PID != os.Getpid() || h.Command != "bindery bind" || time.Since(h.Since) > time.Minute {
+		t.Errorf("second lock was told %+v", locked)
+	}
+	if !strings.Contains(err.Error(), "bindery bind") {
+		t.Errorf("message %q does not name the holder", err)
+	}
+	if err := first.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if h := ReadHolder(dir); h != (Holder{}) {
+		t.Errorf("unlocked store still names %+v", h)
+	}
+	again, err := AcquireLock(t.Context(), dir, LockConfig{Wait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Unlock()
+
+	// A waiting one gets it as soon as it is free.
+	got := make(chan error, 1)
+	go func() {
+		l, err := AcquireLock(context.Background(), dir, LockConfig{Wait: 10 * time.Second})
+		if err == nil {
+			err = l.Unlock()
+		}
+		got <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	again.Unlock()
+	if err := <-got; err != nil {
+		t.Errorf("the one that waited: %v", err)
+	}
+}
+
+func TestLockOfNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mistyped")
+	if _, err := AcquireLock(t.Context(), dir, LockConfig{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("locking a directory that is not there: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there now: %v", err)
+	}
+}
+
+// Another process is told who holds the store, within two seconds; when the
+// holder is killed, the store is free.
+func TestLockOfAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	cmd := child(t.Context(), "lock", dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the child says %q", line)
+	}
+	start := time.Now()
+	_, err = AcquireLock(t.Context(), dir, LockConfig{})
+	var locked *LockedError
+	if !errors.As(err, &locked) {
+		t.Fatalf("lock: %v, want a LockedError", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("told after %v", took)
+	}
+	if locked.Holder.PID != cmd.Process.Pid || locked.Holder.Command != "bindery serve" {
+		t.Errorf("told of %+v, want process %d", locked.Holder, cmd.Process.Pid)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	l, err := AcquireLock(t.Context(), dir, LockConfig{})
+	if err != nil {
+		t.Fatalf("after the holder was killed: %v", err)
+	}
+	l.Unlock()
+}
