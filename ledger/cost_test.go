@@ -49,7 +49,7 @@ func TestCostsLearn(t *testing.T) {
 		low, high           int
 	}{
 		{"as guessed", []int{1, 4, 40, 200}, 140 * us, 1900 * us, 7 * us, 11, 17},
-		{"slow fsync", []int{1, 3, 8, 30}, 8000 * us, 20_000 * us, 10 * us, 2, 4},
+		{"slow fsync", []int{1, 3, 8, 30}, 8000 * us, 20_000 * us, 10 * us, 2, 5},
 		{"fast disk", []int{1, 10, 50, 60}, 20 * us, 1900 * us, 7 * us, 100, 200},
 		{"replicated, batches cheap", []int{1, 2, 5, 20}, 300 * us, 700 * us, 5 * us, 2, 4},
 		{"one size only", []int{30}, 140 * us, 1900 * us, 7 * us, 8, 22},
