@@ -568,6 +568,9 @@ func (a *applier) overrideNamed(slot string) manifest.Override {
 }
 
 func (a *applier) setOverride(o manifest.Override) error {
+	if err := a.checkReason(o.Reason); err != nil {
+		return err
+	}
 	reason := a.Reason
 	a.Reason = o.Reason
 	err := SetOverride{Slot: o.Slot, Provider: o.Provider}.Decide(a.Tx)

@@ -79,17 +79,27 @@ func (t *Tx) run(c Command) (*Decision, error) {
 		return nil, refuse(LedgerSealed, "the ledger of mesh "+t.Mesh.Name+" is sealed",
 			"it has moved to "+t.Mesh.Successor, "")
 	}
-	if err := events.CheckNoSecret(t.Reason); err != nil {
-		return nil, refuse(SecretInLedger, "the reason carries what looks like a secret", err.Error(), "")
+	if err := t.checkReason(t.Reason); err != nil {
+		return nil, err
 	}
-	if len(t.Reason) > events.MaxReason {
-		return nil, refuse(TooLarge, "the reason is too long",
-			fmt.Sprintf("%d bytes, at most %d are kept", len(t.Reason), events.MaxReason), "")
+	if err := events.CheckActor(t.Actor); err != nil {
+		return nil, invalid(err)
 	}
 	if err := c.Decide(t); err != nil {
 		return nil, err
 	}
 	return t.finish()
+}
+
+// checkReason refuses a reason that no event could carry.
+func (t *Tx) checkReason(reason string) error {
+	if err := events.CheckReason(reason); err != nil {
+		if len(reason) > events.MaxReason {
+			return codedAs(TooLarge, err)
+		}
+		return invalid(err)
+	}
+	return nil
 }
 
 // finish numbers the events within the command, encodes and chains them.

@@ -1,0 +1,3 @@
+package manifest
+
+var refusals []struct{ in string }
