@@ -94,11 +94,12 @@ func (c RetireNode) Decide(t *Tx) error {
 	if n.Retired {
 		return nil
 	}
-	if c.Force {
+	inUse := len(n.Providers)+len(n.Assignments)+n.Defaults > 0
+	if c.Force && inUse {
 		if err := t.needReason("retiring a node that is in use"); err != nil {
 			return err
 		}
-	} else if len(n.Providers)+len(n.Assignments)+n.Defaults > 0 {
+	} else if inUse {
 		refusal := refuse(NodeInUse, "node "+n.Name+" is in use",
 			count(len(n.Assignments), "assignment")+", "+count(len(n.Providers), "provider")+" and "+
 				count(n.Defaults, "default")+" live there; end, retire and clear them in this order", "")
@@ -115,7 +116,14 @@ func (c RetireNode) Decide(t *Tx) error {
 		refusal.Fix = refusal.Candidates[0].Flag
 		return refusal
 	}
-	return t.emit(n.ID, &events.NodeRetired{Forced: c.Force && len(n.Providers)+len(n.Assignments)+n.Defaults > 0})
+	for _, d := range t.defaultsOn(r) {
+		// Nobody can be put on the node any more: its defaults would only be
+		// references that keep providers from being retired.
+		if err := (ClearDefault{Provision: d, Node: n.ID.String()}).Decide(t); err != nil {
+			return err
+		}
+	}
+	return t.emit(n.ID, &events.NodeRetired{Forced: inUse})
 }
 
 // taken is the refusal of a name that a live entity bears.

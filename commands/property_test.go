@@ -21,6 +21,7 @@ import (
 var (
 	someNodes       = []string{"alpha", "beta", "gamma"}
 	someProvisions  = []string{"pg", "s3", "ca"}
+	mostlyPG        = []string{"pg", "pg", "pg", "s3", "ca"}
 	someProviders   = []string{"p-a", "p-b", "p-c", "p-d", "p-e"}
 	someModules     = []string{"wiki", "shop"}
 	someAssignments = []string{"wiki", "shop", "one", "two", "three"}
@@ -48,10 +49,10 @@ func randomModule(t *rapid.T) manifest.Module {
 		switch rapid.IntRange(0, 4).Draw(t, "slot "+slot) {
 		case 0:
 		case 1:
-			m.Embeds[slot] = manifest.Embed{Provision: pick(t, "provision", someProvisions), Because: "fork",
+			m.Embeds[slot] = manifest.Embed{Provision: pick(t, "provision", mostlyPG), Because: "fork",
 				Replaceable: rapid.Bool().Draw(t, "replaceable")}
 		default:
-			m.Requires[slot] = manifest.Requirement{Provision: pick(t, "provision", someProvisions),
+			m.Requires[slot] = manifest.Requirement{Provision: pick(t, "provision", mostlyPG),
 				Version: pick(t, "constraint", someConstraints), Provider: maybe(t, "provider", someProviders),
 				Optional: rapid.Bool().Draw(t, "optional")}
 		}
@@ -60,7 +61,7 @@ func randomModule(t *rapid.T) manifest.Module {
 }
 
 func randomSlot(t *rapid.T) string {
-	return pick(t, "assignment", someAssignments) + "/" + pick(t, "slot", someSlots)
+	return pick(t, "assignment", []string{"wiki", "wiki", "one", "one", "two"}) + "/" + pick(t, "slot", []string{"db", "db", "own", "own", "files"})
 }
 
 func randomBind(t *rapid.T) map[string]string {
@@ -77,7 +78,7 @@ func endpoint(t *rapid.T) string {
 // randomCommand draws any command; most are legal at some time.
 func randomCommand(t *rapid.T) Command {
 	provider := func() string { return pick(t, "provider", someProviders) }
-	switch rapid.IntRange(0, 25).Draw(t, "verb") {
+	switch rapid.IntRange(0, 32).Draw(t, "verb") {
 	case 0:
 		return RegisterNode{pick(t, "node", someNodes)}
 	case 1:
@@ -85,15 +86,15 @@ func randomCommand(t *rapid.T) Command {
 	case 2:
 		return RenameNode{pick(t, "node", someNodes), pick(t, "to", someNodes)}
 	case 3:
-		return DefineProvision{Name: pick(t, "provision", someProvisions), Scope: events.ScopeNode}
+		return DefineProvision{Name: pick(t, "provision", mostlyPG), Scope: events.ScopeNode}
 	case 4:
-		return RescopeProvision{pick(t, "provision", someProvisions), rapid.SampledFrom([]events.Scope{events.ScopeNode, events.ScopeMesh}).Draw(t, "scope")}
+		return RescopeProvision{pick(t, "provision", mostlyPG), rapid.SampledFrom([]events.Scope{events.ScopeNode, events.ScopeMesh}).Draw(t, "scope")}
 	case 5:
-		return SetDefault{pick(t, "provision", someProvisions), provider(), maybe(t, "node", someNodes)}
+		return SetDefault{pick(t, "provision", mostlyPG), provider(), maybe(t, "node", someNodes)}
 	case 6:
-		return ClearDefault{pick(t, "provision", someProvisions), maybe(t, "node", someNodes)}
+		return ClearDefault{pick(t, "provision", mostlyPG), maybe(t, "node", someNodes)}
 	case 7, 8, 9:
-		return RegisterProvider{Name: provider(), Provision: pick(t, "provision", someProvisions), Node: pick(t, "node", someNodes),
+		return RegisterProvider{Name: provider(), Provision: pick(t, "provision", mostlyPG), Node: pick(t, "node", someNodes),
 			Endpoint: endpoint(t), Version: pick(t, "version", someVersions), Features: features(t), Cordoned: rapid.Bool().Draw(t, "cordoned")}
 	case 10:
 		version := pick(t, "version", someVersions)
@@ -123,11 +124,34 @@ func randomCommand(t *rapid.T) Command {
 		}
 		return ResolveAssignment{pick(t, "assignment", someAssignments), rapid.Bool().Draw(t, "rebind"), rapid.Bool().Draw(t, "prune")}
 	case 23:
-		return RebindSlot{Slot: randomSlot(t), Provider: maybe(t, "provider", someProviders), ReResolve: rapid.Bool().Draw(t, "re-resolve")}
+		if rapid.Bool().Draw(t, "remove") {
+			return RemoveModule{pick(t, "module", someModules)}
+		}
+		return RemoveProvision{pick(t, "provision", someProvisions)}
 	case 24:
+		return RenameAssignment{pick(t, "assignment", someAssignments), pick(t, "to", someAssignments)}
+	case 25, 26, 27:
+		switch rapid.IntRange(0, 3).Draw(t, "how") {
+		case 0:
+			return RebindSlot{Slot: randomSlot(t), ReResolve: true}
+		case 1:
+			return RebindSlot{Slot: randomSlot(t), ForgetChoice: true}
+		default:
+			return RebindSlot{Slot: randomSlot(t), Provider: provider()}
+		}
+	case 28, 29:
 		return SetOverride{randomSlot(t), provider()}
 	default:
-		return ClearOverride{Slot: randomSlot(t), ReResolve: rapid.Bool().Draw(t, "re-resolve"), Keep: rapid.Bool().Draw(t, "keep")}
+		switch rapid.IntRange(0, 4).Draw(t, "how") {
+		case 0:
+			return ClearOverride{Slot: randomSlot(t), ReResolve: true}
+		case 1:
+			return ClearOverride{Slot: randomSlot(t), Keep: true}
+		case 2:
+			return ClearOverride{Slot: randomSlot(t), Provider: provider()}
+		default:
+			return ClearOverride{Slot: randomSlot(t)}
+		}
 	}
 }
 
@@ -265,6 +289,7 @@ func TestLaws(t *testing.T) {
 		for _, p := range someProvisions {
 			w.must(DefineProvision{Name: p, Scope: events.ScopeNode})
 		}
+		w.settle()
 		for i := range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			c := randomCommand(rt)
 			w.reason = "because"
@@ -285,6 +310,17 @@ func TestLaws(t *testing.T) {
 		}
 		w.replay()
 	})
+}
+
+// settle gives the mesh what most commands need to be legal.
+func (w *world) settle() {
+	for i, p := range someProviders[:4] {
+		w.must(RegisterProvider{Name: p, Provision: "pg", Node: someNodes[i%3], Endpoint: fmt.Sprintf("seed:%d", i+1), Version: "16.4"})
+	}
+	w.must(DeclareModule{"wiki", manifest.Module{
+		Requires: map[string]manifest.Requirement{"db": {Provision: "pg"}},
+		Embeds:   map[string]manifest.Embed{"own": {Provision: "pg", Because: "fork", Replaceable: true}}}},
+		CreateAssignment{Module: "wiki", Node: "beta"}, CreateAssignment{Module: "wiki", Node: "gamma", Name: "one", Bind: map[string]string{"db": "p-a"}})
 }
 
 // moved checks law 3: a binding that had a target has another one only by a
@@ -355,7 +391,7 @@ func randomManifest(t *rapid.T) *manifest.Manifest {
 		m.Provisions[p] = manifest.Provision{Scope: "node"}
 	}
 	for i, p := range someProviders {
-		m.Providers[p] = manifest.Provider{Provision: pick(t, "provision", someProvisions), Node: pick(t, "node", someNodes),
+		m.Providers[p] = manifest.Provider{Provision: pick(t, "provision", mostlyPG), Node: pick(t, "node", someNodes),
 			Endpoint: fmt.Sprintf("host:%d", 100+i), Version: pick(t, "version", someVersions), Features: features(t)}
 	}
 	for _, name := range someModules {

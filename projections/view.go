@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -132,7 +133,9 @@ func (s *State) ProvisionView(r ProvisionRef) ProvisionView {
 	for node, d := range p.NodeDefaults {
 		add(s.Node(node).Name, d)
 	}
-	slices.SortFunc(v.Defaults, func(a, b DefaultView) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(v.Defaults, func(a, b DefaultView) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Seq, b.Seq))
+	})
 	return v
 }
 

@@ -14,8 +14,8 @@ var sameManifest = cmpopts.IgnoreUnexported(Manifest{})
 // FuzzDecode checks that every text is answered, and that what is accepted is
 // written and read back the same.
 func FuzzDecode(f *testing.F) {
-	for _, c := range refusals {
-		f.Add([]byte(c.in))
+	for _, in := range refusals {
+		f.Add([]byte(in))
 	}
 	_, data := fleet(f)
 	f.Add(data)

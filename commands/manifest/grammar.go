@@ -140,6 +140,9 @@ func (d *decoder) unknown(k *kind, what string, e entry) (meant string) {
 
 // belongs says where a key that k does not have is known.
 func belongs(k *kind, key string) (where, fix string) {
+	if k == kindDeclaration {
+		k = kindManifest
+	}
 	for _, m := range misplaced {
 		if m.in == k && slices.Contains(strings.Fields(m.keys), key) {
 			return m.where, m.fix

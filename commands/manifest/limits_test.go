@@ -105,6 +105,9 @@ func TestHostile(t *testing.T) {
 	for name, c := range hostile {
 		t.Run(name, func(t *testing.T) {
 			text := c.text()
+			if raceEnabled && len(text) > 1<<20 {
+				t.Skip("slow with -race")
+			}
 			start := time.Now()
 			m, err := Decode("f", []byte(text))
 			took := time.Since(start)

@@ -149,7 +149,9 @@ func DecodeModule(file string, data []byte) (name string, m Module, err error) {
 			at = position{file: file}
 		}
 		e := d.fail(at, CodeInvalid, "%d modules; a module declaration has exactly one", n)
-		e.Fix = "bindery apply -f " + file
+		if n > 1 {
+			e.Fix = "bindery apply -f " + file
+		}
 	}
 	if _, err := d.result(); err != nil {
 		return "", Module{}, err

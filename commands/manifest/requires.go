@@ -10,6 +10,12 @@ import (
 // error is of type Errors and has no position.
 func ParseRequires(flag string) (slot string, r Requirement, err error) {
 	d := newDecoder()
+	if len(flag) <= maxText {
+		if err := events.CheckNoSecret(flag); err != nil {
+			d.secret(position{}, "--requires", err)
+			return "", Requirement{}, d.errs
+		}
+	}
 	slot, need, cut := strings.Cut(flag, "=")
 	if !cut || slot == "" || need == "" {
 		e := d.fail(position{}, CodeInvalid, "--requires %s is not SLOT=PROVISION[:CONSTRAINT]", show(flag))

@@ -1,3 +1,0 @@
-package manifest
-
-var refusals []struct{ in string }
