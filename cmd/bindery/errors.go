@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bindery/commands"
+	"bindery/commands/manifest"
+	"bindery/commands/service"
+)
+
+func refusal(code commands.Code, message, why, fix string) *commands.Refusal {
+	return &commands.Refusal{Code: code, Message: message, Why: why, Fix: fix, Candidates: []commands.Candidate{}}
+}
+
+// usage refuses a command line.
+func usage(message, why, fix string) *commands.Refusal {
+	return refusal(commands.Usage, message, why, fix)
+}
+
+// refusalOf gives any error of a run the shape in which it is shown.
+func (c *cli) refusalOf(err error) *commands.Refusal {
+	var ran failed
+	var r *commands.Refusal
+	var bad manifest.Errors
+	switch {
+	case errors.As(err, &bad):
+		r = manifestRefusal(bad)
+	case errors.As(err, &r):
+	case errors.As(err, &ran):
+		r = service.AsRefusal(err)
+	default: // cobra's own
+		r = usage(err.Error(), "", "bindery --help")
+	}
+	if c.interrupted.Err() != nil && (r.Code == commands.OutcomeUnknown || r.Code == commands.Unreachable || errors.Is(err, context.Canceled)) {
+		out := *r
+		r = &out
+		r.Code = commands.Interrupted
+	}
+	r.Fix = c.pasteable(r.Fix)
+	return r
+}
+
+// manifestRefusal shows everything that is wrong with a manifest.
+func manifestRefusal(errs manifest.Errors) *commands.Refusal {
+	first := errs[0]
+	r := refusal(commands.Code(first.Code), first.Error(), first.Why, first.Fix)
+	for _, s := range first.Suggest {
+		r.Candidates = append(r.Candidates, commands.Candidate{Name: s, Why: "the nearest that would be right"})
+	}
+	for _, e := range errs[1:] {
+		r.Candidates = append(r.Candidates, commands.Candidate{Name: strings.TrimSuffix(strings.TrimSuffix(e.Error(), e.Message), ": "), Why: e.Message})
+	}
+	return r
+}
+
+// The core does not know the command line it was asked by; what it suggests is
+// made whole here.
+const (
+	fixWith    = "the same command with "
+	fixWithout = "the same command without "
+)
+
+// pasteable makes a fix one command that can be pasted.
+func (c *cli) pasteable(fix string) string {
+	if more, ok := strings.CutPrefix(fix, fixWith); ok {
+		flag, value, _ := strings.Cut(more, " ")
+		args := append(without(c.args, flag), flag)
+		if value != "" {
+			args = append(args, value)
+		}
+		return "bindery " + quoteAll(args)
+	}
+	if flag, ok := strings.CutPrefix(fix, fixWithout); ok {
+		return "bindery " + quoteAll(without(c.args, flag))
+	}
+	return fix
+}
+
+// without takes a flag that has a value out of a command line.
+func without(args []string, flag string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == flag:
+			i++
+		case strings.HasPrefix(args[i], flag+"="):
+		default:
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+func quoteAll(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = quote(a)
+	}
+	return strings.Join(out, " ")
+}
+
+// quote makes one word of s for a POSIX shell.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// unknownCommand says that there is no such command, and which are near.
+func unknownCommand(parent *cobra.Command, name string) error {
+	var names []string
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	r := usage(fmt.Sprintf("%s has no command %q", parent.CommandPath(), clip(name)), "", parent.CommandPath()+" --help")
+	return didYouMean(r, name, names, parent.CommandPath()+" ")
+}
+
+// didYouMean adds the nearest names; nothing is ever corrected by itself.
+func didYouMean(r *commands.Refusal, text string, names []string, before string) *commands.Refusal {
+	slices.Sort(names)
+	near := commands.Nearest(text, names, 3)
+	if len(near) == 0 {
+		r.Why = "there are " + strings.Join(names, ", ")
+		return r
+	}
+	r.Why = "did you mean " + strings.Join(near, " or ") + "?"
+	for _, n := range near {
+		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar name"})
+	}
+	r.Fix = before + near[0] + " --help"
+	return r
+}
+
+// flagError says what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	help := cmd.CommandPath() + " --help"
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usage(err.Error(), "", help)
+	}
+	name := unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		return usage(cmd.CommandPath()+" has no flag -"+name, "", help)
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	r := usage(cmd.CommandPath()+" has no flag --"+clip(name), "", help)
+	near := commands.Nearest(name, names, 3)
+	for i, n := range near {
+		near[i] = "--" + n
+		r.Candidates = append(r.Candidates, commands.Candidate{Name: "--" + n, Why: "a similar name"})
+	}
+	if len(near) > 0 {
+		r.Why = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return r
+}
+
+// argsOf checks that a command has the arguments that its Use names in capitals.
+func argsOf(cmd *cobra.Command) cobra.PositionalArgs {
+	var want []string
+	for _, w := range strings.Fields(cmd.Use)[1:] {
+		if strings.ToUpper(w) != w || strings.ContainsAny(w, "[(|-") {
+			break
+		}
+		want = append(want, w)
+	}
+	return func(cmd *cobra.Command, args []string) error { return checkArgs(cmd, want, args) }
+}
+
+func checkArgs(cmd *cobra.Command, want, args []string) error {
+	switch {
+	case len(args) < len(want):
+		return usage(cmd.CommandPath()+" needs "+strings.Join(want[len(args):], " and "), "usage: "+cmd.UseLine(), cmd.CommandPath()+" --help")
+	case len(args) > len(want):
+		return usage(fmt.Sprintf("%s takes no argument %q", cmd.CommandPath(), clip(args[len(want)])), "usage: "+cmd.UseLine(), cmd.CommandPath()+" --help")
+	}
+	return nil
+}
+
+// clip shortens what somebody typed for a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

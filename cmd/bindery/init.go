@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"bindery/commands"
+	"bindery/events"
+	"bindery/ledger"
+	"bindery/projections"
+)
+
+type meshInit struct{ write }
+
+func (*meshInit) help() *cobra.Command {
+	return &cobra.Command{
+		Use:     "init",
+		Example: "  bindery init --mesh home",
+		Short:   "Begin the ledger of a mesh",
+		Long: `Makes the store directory and begins the ledger of a mesh in it. A store holds one mesh. An init
+that was interrupted is finished by the same command again.`,
+	}
+}
+
+func (v *meshInit) flags(f *flags) { v.bind(f) }
+
+func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
+	mesh := c.globals.mesh
+	if mesh == "" {
+		return usage("bindery init needs --mesh NAME", "a ledger is that of one mesh", "bindery init --mesh NAME")
+	}
+	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh})
+	if err != nil {
+		return err
+	}
+	dir, err := c.storeDir()
+	if err != nil {
+		return err
+	}
+	var r commands.Result
+	if req.DryRun && !isStore(dir) {
+		_, r, err = c.imagine(projections.New(), req)
+	} else {
+		r, err = c.create(ctx, dir, mesh, req)
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.printResult("mesh "+mesh, r); err != nil {
+		return err
+	}
+	if !r.DryRun {
+		c.ui.note("the ledger is in " + dir)
+	}
+	return nil
+}
+
+// create makes the store of a mesh, as far as it is not there yet, and gives
+// the ledger its first event. What is killed in between is finished by the same
+// command again: a store without a stream, and a stream without events, are
+// inits that were not finished.
+func (c *cli) create(ctx context.Context, dir, mesh string, req commands.Request) (r commands.Result, err error) {
+	if err := events.CheckName(mesh); err != nil {
+		_, _, err := c.imagine(projections.New(), req) // refused before anything is made
+		return r, err
+	}
+	if err := makeStore(dir); err != nil {
+		return r, err
+	}
+	s := &session{}
+	err = s.open(ctx, c, dir, ledger.LockConfig{}, createLog(dir, mesh))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+		defer cancel()
+		r, err = s.client.Do(ctx, req)
+	}
+	if closed := s.close(); err == nil {
+		err = closed
+	}
+	return r, err
+}
+
+// makeStore makes the store's directory. One that is there must be empty, or a
+// store already: a server's files are not strewn over somebody's home.
+func makeStore(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return storeError(dir, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return storeError(dir, err)
+	}
+	ours := []string{ledger.LockFile, server.JetStreamStoreDir}
+	foreign := slices.IndexFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(ours, e.Name()) })
+	if foreign >= 0 && !isStore(dir) {
+		return refusal(commands.StoreUnusable, "the directory "+dir+" is no store and not empty",
+			fmt.Sprintf("it holds %q", entries[foreign].Name()), "bindery init --mesh NAME --store "+quote(dir+"/bindery"))
+	}
+	return nil
+}
+
+// createLog opens the ledger that an init makes: a new one, or one that an
+// earlier init did not finish.
+func createLog(dir, mesh string) logOpener {
+	return func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error) {
+		there, err := ledger.Meshes(ctx, nc)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range there {
+			if other != mesh {
+				r := wrongMesh(dir, other, mesh)
+				r.Code, r.Fix = commands.LedgerExists, "bindery init --mesh "+mesh+" --store DIR"
+				return nil, r
+			}
+		}
+		if len(there) > 0 {
+			return ledger.Open(ctx, nc, mesh)
+		}
+		log, err := ledger.Create(ctx, nc, mesh, ledger.CreateOptions{})
+		if errors.Is(err, ledger.ErrExists) {
+			return ledger.Open(ctx, nc, mesh)
+		}
+		return log, err
+	}
+}
+
+// imagine decides a command on a state that is nowhere stored.
+func (c *cli) imagine(s *projections.State, req commands.Request) (*projections.State, commands.Result, error) {
+	s.Begin()
+	d, err := commands.Decide(s, req.Command, commands.Env{Now: events.Instant(c.program.Clock()), NewID: c.program.NewID,
+		Actor: req.Actor, Reason: req.Reason, Command: req.ID})
+	if err != nil {
+		return s, commands.Result{}, err
+	}
+	s.Commit()
+	return s, commands.Result{Changed: len(d.Events) > 0, DryRun: true, CommandID: req.ID, Time: s.Time,
+		Events: commands.ViewsOf(d.Events, d.Records), Effect: d.Effect}, nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bindery/commands/service"
+	"bindery/events"
+)
+
+type logList struct {
+	from  string
+	limit int
+}
+
+func (*logList) help() *cobra.Command {
+	return &cobra.Command{
+		Use: "log",
+		Example: `  bindery log
+  bindery log --from 2h
+  bindery log --from seq:120 --limit 20 -o jsonl`,
+		Short: "List the events",
+		Long: `Lists what happened, in order. --from is an instant in RFC 3339, a date (2026-11-30, in UTC), a time
+ago (2h, 3d), seq:N, or an event's id.`,
+	}
+}
+
+func (v *logList) flags(f *flags) {
+	f.args()
+	f.StringVar(&v.from, "from", "", "begin at `T`")
+	f.IntVar(&v.limit, "limit", 0, "at most `N` events; 0: all")
+	f.values("from")
+	f.values("limit")
+}
+
+// logList is a list as every list is.
+type logAnswer struct {
+	Mesh  string            `json:"mesh"`
+	Seq   uint64            `json:"seq"`
+	Time  time.Time         `json:"time"`
+	Items []service.LogItem `json:"items"`
+}
+
+func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
+	if v.limit < 0 {
+		return usage("--limit is less than 0", "", "bindery log --help")
+	}
+	q, err := logFrom(v.from, c.program.Clock())
+	if err != nil {
+		return err
+	}
+	var all logAnswer
+	err = c.with(ctx, func(s *session) error { return v.read(ctx, c, s, q, &all) })
+	if err != nil {
+		return err
+	}
+	data, err := marshal(all)
+	if err != nil {
+		return err
+	}
+	a, err := listAnswer(data, "no events", func(i service.LogItem) string { return i.ID.String() }, []column[service.LogItem]{
+		plain("SEQ", func(i service.LogItem) string { return strconv.FormatUint(i.Seq, 10) }),
+		painted("TIME", func(p *paper, i service.LogItem) string { return p.agoText(i.Time) }),
+		plain("ACTOR", func(i service.LogItem) string { return i.Actor }),
+		plain("WHAT", func(i service.LogItem) string { return i.What }),
+		plain("REASON", func(i service.LogItem) string { return i.Reason }),
+		wide("TYPE", func(i service.LogItem) string { return i.Type }),
+		wide("ORIGIN", func(i service.LogItem) string { return string(i.Origin) }),
+		wide("BATCH", func(i service.LogItem) string { return i.Batch }),
+		wide("COMMAND", func(i service.LogItem) string { return tail(i.Command.String()) }),
+		idColumn(func(i service.LogItem) events.ID { return i.ID }),
+	})
+	if err != nil {
+		return err
+	}
+	return c.ui.print(a)
+}
+
+// read reads page after page until the end, or the limit.
+func (v *logList) read(ctx context.Context, c *cli, s *session, q service.LogQuery, all *logAnswer) error {
+	all.Items = []service.LogItem{}
+	left := v.limit
+	if left == 0 {
+		left = math.MaxInt
+	}
+	for {
+		q.Limit = min(left, service.MaxLogPage)
+		page, err := v.page(ctx, c, s, q)
+		if err != nil {
+			return err
+		}
+		all.Mesh, all.Seq = page.Mesh, page.Seq
+		all.Items = append(all.Items, page.Items...)
+		left -= len(page.Items)
+		if page.Next == 0 || left <= 0 {
+			break
+		}
+		q = service.LogQuery{First: page.Next}
+	}
+	return v.head(ctx, c, s, all)
+}
+
+func (*logList) page(ctx context.Context, c *cli, s *session, q service.LogQuery) (service.LogPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+	defer cancel()
+	return s.client.Log(ctx, q)
+}
+
+// head finds the time of the ledger's last event, which a list bears.
+func (v *logList) head(ctx context.Context, c *cli, s *session, all *logAnswer) error {
+	last := all.Items
+	if n := len(last); n == 0 || last[n-1].Seq != all.Seq {
+		page, err := v.page(ctx, c, s, service.LogQuery{First: all.Seq, Limit: 1})
+		if err != nil {
+			return err
+		}
+		last = page.Items
+	}
+	if n := len(last); n > 0 {
+		all.Time, _ = time.Parse(time.RFC3339, last[n-1].Time) // the service wrote it
+	}
+	return nil
+}
+
+func (p *paper) agoText(text string) string {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return p.ago(t)
+}
+
+// logFrom reads T: RFC 3339, a date, a time ago, seq:N, or an event's id.
+func logFrom(text string, now time.Time) (service.LogQuery, error) {
+	bad := func(why string) (service.LogQuery, error) {
+		return service.LogQuery{}, usage(fmt.Sprintf("%q is no point in time", clip(text)), why, "bindery log --from 2h")
+	}
+	if text == "" {
+		return service.LogQuery{First: 1}, nil
+	}
+	if n, ok := strings.CutPrefix(text, "seq:"); ok {
+		seq, err := strconv.ParseUint(n, 10, 64)
+		if err != nil {
+			return bad("seq: is followed by a number")
+		}
+		return service.LogQuery{First: seq}, nil
+	}
+	if id, err := events.ParseID(text); err == nil {
+		return service.LogQuery{Event: id.String()}, nil
+	}
+	t, ok := instant(text, now)
+	if !ok {
+		return bad("it is an instant in RFC 3339, a date like 2026-11-30, a time ago like 2h, seq:N, or an event's id")
+	}
+	return service.LogQuery{Time: t.UTC().Format(time.RFC3339Nano)}, nil
+}
+
+// instant reads what is an instant, a date in UTC, or a time before now.
+func instant(text string, now time.Time) (time.Time, bool) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)), true
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return time.Time{}, false
+	}
+	return now.Add(-d), true
+}

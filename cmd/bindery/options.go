@@ -1,0 +1,163 @@
+package main
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bindery/commands"
+	"bindery/events"
+)
+
+// defaultTimeout is how long one request may take: a group of commands is
+// durable within milliseconds, on a disk in trouble within seconds.
+const defaultTimeout = 30 * time.Second
+
+// globals are the flags of every command.
+type globals struct {
+	store   string
+	mesh    string
+	output  format
+	quiet   bool
+	color   colorMode
+	noInput bool
+	timeout time.Duration
+}
+
+func (g *globals) bind(f *pflag.FlagSet) {
+	f.StringVar(&g.store, "store", "", "store `directory` (BINDERY_STORE; $XDG_DATA_HOME/bindery, else ~/.local/share/bindery)")
+	f.StringVar(&g.mesh, "mesh", "", "the mesh, where the store must hold this one and no other")
+	f.VarP(&g.output, "output", "o", "`format`: table, wide, json, jsonl, yaml or name (BINDERY_OUTPUT)")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing of what was done; data and errors only")
+	f.Var(&g.color, "color", "colour: auto, always or never")
+	f.BoolVar(&g.noInput, "no-input", false, "never ask on the terminal")
+	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "how long one request may take")
+}
+
+// storeDir is where the store is.
+func (c *cli) storeDir() (string, error) {
+	dir := c.globals.store
+	if dir == "" {
+		dir = c.program.Getenv("BINDERY_STORE")
+	}
+	if dir != "" {
+		return filepath.Clean(dir), nil
+	}
+	if data := c.program.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) { // its specification: a relative one is ignored
+		return filepath.Join(data, "bindery"), nil
+	}
+	home := c.program.Getenv("HOME")
+	if home == "" {
+		return "", &commands.Refusal{Code: commands.Usage, Message: "no store is given",
+			Why: "neither --store nor BINDERY_STORE, XDG_DATA_HOME or HOME says where it is", Fix: "bindery --store DIR status"}
+	}
+	return filepath.Join(home, ".local", "share", "bindery"), nil
+}
+
+// flags is a command's flag set with what its flags complete to.
+type flags struct {
+	*pflag.FlagSet
+	cmd *cobra.Command
+	cli *cli
+}
+
+// must makes flags required.
+func (f *flags) must(names ...string) {
+	for _, n := range names {
+		_ = f.cmd.MarkFlagRequired(n) // fails for a flag that is not there, and a test walks them all
+	}
+}
+
+// names lets a flag's value be completed to the names of a noun.
+func (f *flags) names(flag string, of lister) {
+	_ = f.cmd.RegisterFlagCompletionFunc(flag, f.cli.completeTo(of))
+}
+
+// values lets a flag's value be completed to fixed words.
+func (f *flags) values(flag string, words ...string) {
+	_ = f.cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// args lets the arguments be completed to the names of a noun each.
+func (f *flags) args(of ...lister) { f.cmd.ValidArgsFunction = f.cli.completeArgs(of) }
+
+// write are the flags of every command that writes.
+type write struct {
+	dryRun    bool
+	reason    string
+	actor     string
+	commandID string
+	expectSeq uint64
+
+	expects func() bool // --expect-seq was given; 0 is a sequence, too
+}
+
+func (w *write) bind(f *flags) {
+	f.BoolVar(&w.dryRun, "dry-run", false, "decide and show everything, write nothing")
+	f.StringVar(&w.reason, "reason", "", "why; kept with every event of the command")
+	f.StringVar(&w.actor, "actor", "", "who (BINDERY_ACTOR; else the user's `name`@host)")
+	f.StringVar(&w.commandID, "command-id", "", "a `ULID`; the same one again has no second effect")
+	f.Uint64Var(&w.expectSeq, "expect-seq", 0, "refuse unless the ledger is at sequence `N`")
+	f.values("reason")
+	f.values("actor")
+	f.values("command-id")
+	w.expects = func() bool { return f.Changed("expect-seq") }
+}
+
+// request completes a command to a request.
+func (c *cli) request(w *write, cmd commands.Command) (commands.Request, error) {
+	req := commands.Request{Command: cmd, Reason: w.reason, DryRun: w.dryRun}
+	var err error
+	if req.ID, err = c.commandID(w.commandID); err != nil {
+		return req, err
+	}
+	if req.Actor, err = c.actor(w.actor); err != nil {
+		return req, err
+	}
+	if w.expects() {
+		req.ExpectSeq = &w.expectSeq
+	}
+	return req, nil
+}
+
+func (c *cli) commandID(text string) (events.ID, error) {
+	if text == "" {
+		return c.program.NewID(), nil
+	}
+	id, err := events.ParseID(text)
+	if err != nil {
+		return id, usage("--command-id is no ULID", err.Error(), "")
+	}
+	return id, nil
+}
+
+// actor is who gives a command.
+func (c *cli) actor(flag string) (string, error) {
+	actor := flag
+	if actor == "" {
+		actor = c.program.Getenv("BINDERY_ACTOR")
+	}
+	if actor == "" {
+		actor = osActor()
+	}
+	if err := events.CheckActor(actor); err != nil {
+		return "", usage("the actor cannot be recorded", err.Error(), "the same command with --actor NAME")
+	}
+	return actor, nil
+}
+
+// osActor is the system's user and host.
+func osActor() string {
+	name, host := "unknown", "localhost"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"bindery/commands"
+	"bindery/commands/handler"
+	"bindery/commands/service"
+	"bindery/ledger"
+)
+
+// session is an open store: its lock, its server, and the request path on it.
+// What was opened is closed in the reverse order.
+type session struct {
+	client *service.Client
+	mesh   string
+	closes []func() error
+}
+
+// open opens the store that is there, and never makes one.
+func (c *cli) open(ctx context.Context) (*session, error) {
+	return c.openWith(ctx, ledger.LockConfig{})
+}
+
+func (c *cli) openWith(ctx context.Context, lock ledger.LockConfig) (*session, error) {
+	dir, err := c.storeDir()
+	if err != nil {
+		return nil, err
+	}
+	if !isStore(dir) {
+		return nil, missing(dir, "there is no store")
+	}
+	s := &session{}
+	if err := s.open(ctx, c, dir, lock, openLog(dir, c.globals.mesh)); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// isStore reports whether dir has been a store before: a lock must not be put
+// into a directory that was mistyped.
+func isStore(dir string) bool {
+	i, err := os.Stat(filepath.Join(dir, server.JetStreamStoreDir))
+	return err == nil && i.IsDir()
+}
+
+func missing(dir, why string) *commands.Refusal {
+	return refusal(commands.LedgerMissing, "no ledger in "+dir, why, "bindery init --mesh NAME")
+}
+
+// logOpener finds or makes the ledger on a server.
+type logOpener func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error)
+
+// openLog opens the one ledger of a store, which must be mesh's if that is said.
+func openLog(dir, mesh string) logOpener {
+	return func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error) {
+		log, err := ledger.Open(ctx, nc, "")
+		var none *ledger.MissingError
+		if errors.As(err, &none) && len(none.There) == 0 {
+			return nil, missing(dir, "the store is empty")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if mesh != "" && mesh != log.Mesh() {
+			return nil, wrongMesh(dir, log.Mesh(), mesh)
+		}
+		last, err := log.Last(ctx)
+		if err == nil && last == 0 {
+			r := missing(dir, "its init was not finished")
+			r.Fix = "bindery init --mesh " + log.Mesh()
+			err = r
+		}
+		return log, err
+	}
+}
+
+func wrongMesh(dir, there, want string) *commands.Refusal {
+	return refusal(commands.WrongMesh, fmt.Sprintf("the store %s holds mesh %s", dir, there),
+		"mesh "+want+" was asked for, and a store holds one mesh", "bindery --mesh "+there+" status")
+}
+
+func (s *session) later(f func() error) { s.closes = append(s.closes, f) }
+
+// open opens the parts one on the other; the caller closes what was opened even
+// after an error.
+func (s *session) open(ctx context.Context, c *cli, dir string, wait ledger.LockConfig, opener logOpener) error {
+	lock, err := ledger.AcquireLock(ctx, dir, wait)
+	if err != nil {
+		return storeError(dir, err)
+	}
+	s.later(lock.Unlock)
+	srv, err := ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir})
+	if err != nil {
+		return storeError(dir, err)
+	}
+	s.later(func() error { srv.Close(); return nil })
+	conn := func() (*nats.Conn, error) {
+		nc, err := srv.Connect()
+		if err == nil {
+			s.later(func() error { nc.Close(); return nil })
+		}
+		return nc, err
+	}
+	writer, err := conn()
+	if err != nil {
+		return err
+	}
+	log, err := opener(ctx, writer)
+	if err != nil {
+		return err
+	}
+	s.mesh = log.Mesh()
+	if err := s.serve(ctx, c, writer, log); err != nil {
+		return err
+	}
+	caller, err := conn()
+	if err != nil {
+		return err
+	}
+	s.client, err = service.NewClient(caller, s.mesh)
+	return err
+}
+
+// serve puts the handler and its service behind a connection.
+func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, log *ledger.Log) error {
+	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID})
+	if err != nil {
+		return err
+	}
+	s.later(func() error { h.Close(); return nil })
+	svc, err := service.Serve(service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: log, Version: serviceVersion})
+	if err == nil {
+		s.later(svc.Stop)
+	}
+	return err
+}
+
+// close closes everything; the store is free when it returns.
+func (s *session) close() error {
+	var errs []error
+	for i := len(s.closes) - 1; i >= 0; i-- {
+		errs = append(errs, s.closes[i]())
+	}
+	s.closes = nil
+	return errors.Join(errs...)
+}
+
+// with runs f on the open store and closes it again. What went wrong in closing
+// matters only where nothing else did.
+func (c *cli) with(ctx context.Context, f func(s *session) error) error {
+	s, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(s)
+	if closed := s.close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// ask puts one query to the store.
+func (c *cli) ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
+	var data json.RawMessage
+	err := c.with(ctx, func(s *session) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+		defer cancel()
+		data, err = s.client.Ask(ctx, q)
+		return err
+	})
+	return data, err
+}
+
+// storeError gives what the file system says about a store a code.
+func storeError(dir string, err error) error {
+	var locked *ledger.LockedError
+	var path *os.PathError
+	switch {
+	case errors.As(err, &locked):
+		return lockedRefusal(locked)
+	case errors.As(err, &path):
+		return refusal(commands.StoreUnusable, "the store "+dir+" cannot be used", err.Error(), "ls -ld "+quote(dir))
+	}
+	return err
+}
+
+func lockedRefusal(e *ledger.LockedError) *commands.Refusal {
+	r := refusal(commands.StoreLocked, "the store "+e.Dir+" is in use", "one process at a time uses a store", "")
+	if h := e.Holder; h != (ledger.Holder{}) {
+		r.Why = fmt.Sprintf("process %d (%s) holds it since %s", h.PID, h.Command, h.Since.UTC().Format("2006-01-02T15:04:05Z"))
+		r.Fix = fmt.Sprintf("ps -fp %d", h.PID)
+	}
+	return r
+}
