@@ -33,9 +33,17 @@ const (
 	headerRoom = 512
 )
 
-// Headers the server acts on (server/stream.go). The msg-id headers fence a
-// pipeline: with the expected sequence alone, a message could be stored on top
-// of somebody else's that took the place of the one before it.
+// Headers the server acts on (server/stream.go).
+//
+// The msg-id headers fence a pipeline. The expected sequence alone does not
+// (measured): when somebody else's message takes the place of ours, ours is
+// refused, but the next one of ours finds the sequence it expects.
+//
+// They are for streams of one replica only. On a replicated stream 2.15.3
+// checks the expected id when an entry is applied, and the mismatch counts as a
+// failed write there: every replica stops the stream (measured;
+// server/jetstream_cluster.go, applyStreamEntries). There, more than one event
+// is always a batch.
 const (
 	hExpectSeq = "Nats-Expected-Last-Sequence"
 	hMsgID     = "Nats-Msg-Id"
@@ -142,6 +150,11 @@ type flight struct {
 	batch bool
 }
 
+// BUG(ledger): whether a stream is replicated is learnt when it is opened and
+// whenever its last sequence is asked for. Between a change from one replica to
+// three and the next such question, a foreign message in the middle of a
+// pipeline can stop the stream.
+
 // plan takes the next flight from the front of cmds. A command of several
 // events needs a batch; then everything beside it is cheapest in that batch.
 func (l *Log) plan(cmds []events.Group) *flight {
@@ -149,7 +162,7 @@ func (l *Log) plan(cmds []events.Group) *flight {
 	for singles < len(cmds) && len(cmds[singles]) == 1 {
 		singles++
 	}
-	f := &flight{batch: singles < len(cmds) || l.costs.useBatch(min(singles, MaxEvents))}
+	f := &flight{batch: singles < len(cmds) || l.replicas.Load() != 1 || l.costs.useBatch(min(singles, MaxEvents))}
 	size := int64(0)
 	for i, cmd := range cmds {
 		if i > 0 {

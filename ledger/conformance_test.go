@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/logger"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -88,26 +90,47 @@ func clusterSite(t *testing.T) *running {
 
 func startCluster(t *testing.T) (urls []string) {
 	const n = 3
-	var servers []*server.Server
+	// Each must know all routes from the beginning, or it does not know how many
+	// make a majority.
+	var listeners []net.Listener
+	var ports []int
 	var routes []string
-	for i := range n {
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, ln)
+		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+		routes = append(routes, "nats-route://"+ln.Addr().String())
+	}
+	var servers []*server.Server
+	for i, port := range ports {
 		opts := &server.Options{
 			ServerName: fmt.Sprintf("s%d", i), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
 			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30,
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: -1},
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port},
 			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 		}
 		s, err := server.NewServer(opts)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if p := os.Getenv("BINDERY_SERVER_LOG"); p != "" {
+			s.SetLoggerV2(logger.NewFileLogger(fmt.Sprintf("%s.%d", p, i), true, true, false, true), true, false, false)
+		}
+		servers = append(servers, s)
+	}
+	for _, ln := range listeners {
+		ln.Close()
+	}
+	for _, s := range servers {
 		s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 		if !s.ReadyForConnections(10 * time.Second) {
 			t.Fatal("a server does not start")
 		}
-		servers, urls = append(servers, s), append(urls, s.ClientURL())
-		routes = append(routes, "nats-route://"+s.ClusterAddr().String())
+		urls = append(urls, s.ClientURL())
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -117,8 +140,9 @@ func startCluster(t *testing.T) (urls []string) {
 				current++
 			}
 		}
-		leader := slices.ContainsFunc(servers, (*server.Server).JetStreamIsLeader)
-		if leader && current == n && len(servers[0].JetStreamClusterPeers()) == n {
+		// Only the leader knows its peers.
+		i := slices.IndexFunc(servers, (*server.Server).JetStreamIsLeader)
+		if i >= 0 && current == n && len(servers[i].JetStreamClusterPeers()) == n {
 			return urls
 		}
 		if time.Now().After(deadline) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,8 @@ type Log struct {
 	stream string
 	mesh   string
 	tun    tuning
+
+	replicas atomic.Int64 // of the stream, as last heard
 
 	// One Append at a time; it owns what follows.
 	turn  chan struct{}
@@ -73,6 +76,7 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, mesh
 		tr:    &natsTransport{nc: nc},
 		costs: newCosts(),
 	}
+	l.replicas.Store(int64(stream.CachedInfo().Config.Replicas))
 	return l
 }
 
@@ -86,7 +90,10 @@ func (l *Log) Stream() string { return l.stream }
 // who answers (server/jetstream_cluster.go, isStreamLeader for stream info).
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	var resp struct {
-		Error *jetstream.APIError `json:"error"`
+		Error  *jetstream.APIError `json:"error"`
+		Config struct {
+			Replicas int64 `json:"num_replicas"`
+		} `json:"config"`
 		State struct {
 			LastSeq uint64 `json:"last_seq"`
 		} `json:"state"`
@@ -97,6 +104,7 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 	if resp.Error != nil {
 		return 0, fmt.Errorf("asking for the last sequence of %q: %w", l.stream, resp.Error)
 	}
+	l.replicas.Store(resp.Config.Replicas)
 	return resp.State.LastSeq, nil
 }
 
