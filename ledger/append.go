@@ -158,27 +158,28 @@ type flight struct {
 // plan takes the next flight from the front of cmds. A command of several
 // events needs a batch; then everything beside it is cheapest in that batch.
 func (l *Log) plan(cmds []events.Group) *flight {
-	singles := 0
-	for singles < len(cmds) && len(cmds[singles]) == 1 {
-		singles++
-	}
-	f := &flight{batch: singles < len(cmds) || l.replicas.Load() != 1 || l.costs.useBatch(min(singles, MaxEvents))}
-	size := int64(0)
+	f := &flight{}
+	size, several := int64(0), false
 	for i, cmd := range cmds {
-		if i > 0 {
-			if f.batch && (len(f.recs)+len(cmd) > MaxEvents || size >= batchBytes) ||
-				!f.batch && len(f.recs) == maxPipelined {
-				break
-			}
+		if i > 0 && (len(f.recs)+len(cmd) > MaxEvents || size >= batchBytes) {
+			break
 		}
 		for j := range cmd {
 			f.recs = append(f.recs, &cmd[j])
 			size += headerSize(&cmd[j]) + int64(len(cmd[j].Data))
 		}
 		f.cmds = cmds[:i+1]
+		several = several || len(cmd) > 1
 	}
-	if len(f.recs) == 1 {
-		f.batch = false
+	switch n := len(f.recs); {
+	case n == 1:
+	case several, l.replicas.Load() != 1:
+		f.batch = true
+	default:
+		f.batch = l.costs.useBatch(n)
+		if n > maxPipelined && !f.batch {
+			f.cmds, f.recs = f.cmds[:maxPipelined], f.recs[:maxPipelined]
+		}
 	}
 	return f
 }

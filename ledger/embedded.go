@@ -102,9 +102,16 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	return e, nil
 }
 
-// Connect opens a connection to the server within the process.
+// Connect opens a connection to the server within the process. What goes wrong
+// on it in the background is logged, unless opts say otherwise.
 func (e *Embedded) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	nc, err := nats.Connect("", append([]nats.Option{nats.InProcessServer(e.srv)}, opts...)...)
+	all := append([]nats.Option{
+		nats.InProcessServer(e.srv),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			e.log.logger.Warn(err.Error(), "from", "nats.go") // by default it goes to standard error
+		}),
+	}, opts...)
+	nc, err := nats.Connect("", all...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the embedded server: %w", err)
 	}

@@ -19,6 +19,7 @@ type faulty struct {
 	real  transport
 	t     *testing.T
 	nc    *nats.Conn
+	mesh  string
 	try   int
 	fault fault
 }
@@ -144,7 +145,7 @@ func intruder(k, skip int) fault {
 
 func (f *faulty) publishForeign() {
 	js, _ := jetstream.New(f.nc)
-	m := nats.NewMsg(events.SubjectFor(testMesh, events.Type{Entity: events.EntityNode, Name: "registered"}, newID()))
+	m := nats.NewMsg(events.SubjectFor(f.mesh, events.Type{Entity: events.EntityNode, Name: "registered"}, newID()))
 	m.Data = []byte("from somebody else")
 	if _, err := js.PublishMsg(context.Background(), m); err != nil {
 		f.t.Error(err)
@@ -235,7 +236,7 @@ func TestAppendFaults(t *testing.T) {
 				if _, err := l.Append(ctxT(t), 0, w.commands(2)); err != nil {
 					t.Fatal(err)
 				}
-				f := &faulty{real: l.tr, t: t, nc: s.nc, fault: test.fault}
+				f := &faulty{real: l.tr, t: t, nc: s.nc, mesh: testMesh, fault: test.fault}
 				l.tr = f
 				cmds := w.commands(kind.sizes...)
 				ctx := ctxT(t)
