@@ -233,14 +233,19 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		acked, in := uint64(0), bufio.NewScanner(out)
-		timer := time.AfterFunc(time.Duration(250+170*round)*time.Millisecond, func() { cmd.Process.Kill() })
+		var timer *time.Timer
 		for in.Scan() {
 			// A line cut by the kill is no acknowledgement that was read.
 			if n, err := strconv.ParseUint(strings.TrimSpace(in.Text()), 10, 64); err == nil && n > acked {
 				acked = n
 			}
+			if timer == nil {
+				timer = time.AfterFunc(time.Duration(100+170*round)*time.Millisecond, func() { cmd.Process.Kill() })
+			}
 		}
-		timer.Stop()
+		if timer == nil {
+			t.Fatal("the child appended nothing")
+		}
 		cmd.Wait()
 		lock, err := AcquireLock(t.Context(), dir, LockConfig{})
 		if err != nil {
