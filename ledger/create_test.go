@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -175,6 +176,19 @@ func TestEmbeddedSaysWhy(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %v to say so", took)
 	}
+}
+
+// When the context ends first, the server is gone when that is reported.
+func TestEmbeddedGivesUp(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if srv, err := StartEmbedded(ctx, EmbeddedConfig{Dir: dir}); err == nil {
+		srv.Close() // it was quicker
+	} else if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	startStore(t, dir)
 }
 
 func TestEmbeddedListens(t *testing.T) {

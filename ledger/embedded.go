@@ -49,7 +49,7 @@ type Embedded struct {
 
 // StartEmbedded starts a server on cfg.Dir and returns when it can be used. If
 // it cannot start, the error says what the server logged. When ctx ends first,
-// the server is stopped again.
+// the server is stopped again as soon as it is up.
 func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	opts := &server.Options{
 		ServerName:         "bindery",
@@ -94,9 +94,9 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		err = fmt.Errorf("JetStream is not running: %q", e.log.all())
 	}
 	if err != nil {
-		// Shutdown of a server that did not come up may wait for parts of it
-		// that never ran; the caller need not.
-		go srv.Shutdown()
+		// Its files must be closed before the caller gives up the lock.
+		<-started
+		srv.Shutdown()
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", filepath.Join(cfg.Dir, server.JetStreamStoreDir), err)
 	}
 	return e, nil

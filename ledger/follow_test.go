@@ -77,7 +77,7 @@ func (f *follower) wait(t *testing.T, want []string) {
 // A follower sees 2,000 commands of one writer, while they are written, whole
 // and in order, wherever it begins.
 func TestFollow(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	l := mustCreate(t, s)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	defer cancel()
@@ -198,7 +198,7 @@ func TestFollowAcrossRestart(t *testing.T) {
 // A follower reports damage at the tail, after having waited for it to be
 // passed over.
 func TestFollowDamage(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	l := fastLog(t, s)
 	w := newWriter()
 	recs := flat(w.commands(1, 2, 1))

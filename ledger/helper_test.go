@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/ulid/v2"
 
@@ -17,14 +18,24 @@ const testMesh = "north"
 
 // store is one embedded server and a connection to it.
 type store struct {
-	dir string
 	srv *Embedded
 	nc  *nats.Conn
 }
 
 func startStore(t testing.TB, dir string) *store {
 	t.Helper()
-	srv, err := StartEmbedded(t.Context(), EmbeddedConfig{Dir: dir})
+	return startStoreWith(t, EmbeddedConfig{Dir: dir})
+}
+
+// quickStore is a store without fsync, where that is not what is tested.
+func quickStore(t testing.TB) *store {
+	t.Helper()
+	return startStoreWith(t, EmbeddedConfig{Dir: t.TempDir(), Adjust: func(o *server.Options) { o.SyncAlways = false }})
+}
+
+func startStoreWith(t testing.TB, cfg EmbeddedConfig) *store {
+	t.Helper()
+	srv, err := StartEmbedded(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +43,7 @@ func startStore(t testing.TB, dir string) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &store{dir: dir, srv: srv, nc: nc}
+	s := &store{srv: srv, nc: nc}
 	t.Cleanup(s.stop)
 	return s
 }

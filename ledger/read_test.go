@@ -91,7 +91,7 @@ func TestReadFindsDamage(t *testing.T) {
 		{"the first one removed", func(r []events.Record) []events.Record { return r[1:] }, 1, 0, "not the event"},
 		{"ends inside a command", func(r []events.Record) []events.Record { return r[:14] }, 14, 9, "ends after event 1 of 2"},
 	}
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			l := fastLog(t, s)
@@ -123,7 +123,7 @@ func chained(mesh events.ID, recs []events.Record, alter func(r *events.Record))
 }
 
 func TestReadChecksWhatIsChained(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	damaged := func(t *testing.T, at uint64, why string, alter func(r *events.Record)) {
 		t.Helper()
 		l := fastLog(t, s)
@@ -157,7 +157,7 @@ func TestReadChecksWhatIsChained(t *testing.T) {
 
 // A type of a newer program is recognised as such if the chain vouches for it.
 func TestReadUnknownType(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	l := fastLog(t, s)
 	w := newWriter()
 	newer := func(r *events.Record) {
@@ -202,7 +202,7 @@ func TestReadUnknownType(t *testing.T) {
 // A foreign message is skipped and counted, wherever it lies and whatever it
 // claims, as soon as the chain goes over it.
 func TestReadSkipsForeign(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	l := fastLog(t, s)
 	w := newWriter()
 	claiming := foreignRecord()
@@ -257,7 +257,7 @@ func TestReadSkipsForeign(t *testing.T) {
 }
 
 func TestReadFromPosition(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	l := mustCreate(t, s)
 	w := newWriter()
 	cmds := w.commands(1, 3, 1, 2, 1)
@@ -312,7 +312,7 @@ func TestReadFromPosition(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	s := startStore(t, t.TempDir())
+	s := quickStore(t)
 	l := mustCreate(t, s)
 	cmds := newWriter().commands(1, 30)
 	if _, err := l.Append(ctxT(t), 0, cmds); err != nil {
