@@ -30,7 +30,9 @@ var (
 	someConstraints = []string{"", "", ">=16", "14.x"}
 )
 
-func pick(t *rapid.T, what string, from []string) string { return rapid.SampledFrom(from).Draw(t, what) }
+func pick(t *rapid.T, what string, from []string) string {
+	return rapid.SampledFrom(from).Draw(t, what)
+}
 
 func features(t *rapid.T) []string {
 	return rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"vector", "gis"}), 0, 2, rapid.ID[string]).Draw(t, "features")
