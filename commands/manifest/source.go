@@ -78,12 +78,14 @@ func (d *decoder) tooDeep(at position) {
 	d.fail(at, CodeTooLarge, "maps and lists nested deeper than %d", MaxDepth)
 }
 
-// Bounds on what the scanner is given, far beyond what MaxNodes needs.
+// Bounds on what the scanner is given, far beyond what MaxNodes needs. It is
+// slow in some things and quadratic in others.
 const (
 	maxIndicators = 5 * MaxNodes // bytes that begin, end or part values
-	maxAngles     = 64           // '<' in a row: the scanner is quadratic in them
-	maxComments   = 2 * MaxNodes // lines of nothing but a comment
-	maxBlankCost  = 100_000_000  // blank lines in a row × size: quadratic under a block text
+	maxLines      = 2 * MaxNodes // lines with something on them, and as many with a comment only
+	maxMarkers    = 100          // lines of --- or ..., of which one document has three at most
+	maxAngles     = 64           // '<' in a row: each looks at all behind it
+	maxCost       = 100_000_000  // blank lines in a row × size, under a block text; tabs × the length of their line
 )
 
 // guard checks the bytes before anything reads them as YAML.
@@ -102,21 +104,25 @@ func (d *decoder) guard(data []byte) (string, bool) {
 		d.fail(none, CodeInvalid, "the file is empty")
 		return "", false
 	}
-	at := position{d.file, 1, 0}
-	var prev rune
-	indicators, angles, blanks, comments := 0, 0, 0, 0
-	blank, comment := true, false // of the line so far
+	var (
+		at             = position{d.file, 1, 0}
+		prev           rune
+		blank, comment = true, false // of the line so far
+		tabs           int           // of the line so far
+
+		indicators, lines, comments, markers, angles, blanks, cost int
+	)
 	for i, r := range text {
 		switch {
 		case prev == '\r' && r == '\n':
 		case prev == '\n' || prev == '\r':
-			at.line, at.column = at.line+1, 1
-			if blank {
+			if cost += tabs * at.column; blank {
 				blanks++
 			} else {
 				blanks = 0
 			}
-			blank, comment = true, false
+			at.line, at.column = at.line+1, 1
+			blank, comment, tabs = true, false, 0
 		default:
 			at.column++
 		}
@@ -130,39 +136,51 @@ func (d *decoder) guard(data []byte) (string, bool) {
 		}
 		switch r {
 		case ' ', '\t', '\n', '\r':
+			if r == '\t' {
+				tabs++
+			}
 			if !comment && (prev == ':' || prev == '-' || prev == '?') {
 				indicators++
 			}
 		case '#':
-			if blank && !comment {
-				comment = true
+			if blank {
+				blank, comment = false, true
 				comments++
 			}
 		case '[', ']', '{', '}', ',', '&', '*', '!', '%', '"', '\'':
 			if !comment {
 				indicators++
 			}
+		case '-', '.':
+			if at.column == 1 && (strings.HasPrefix(text[i:], "---") || strings.HasPrefix(text[i:], "...")) {
+				markers++
+			}
 		}
-		if blank = blank && (r == ' ' || r == '\t' || r == '\n' || r == '\r'); blank && blanks*len(text) > maxBlankCost {
-			d.fail(at, CodeTooLarge, "%d blank lines in a row", blanks)
-			return "", false
+		if blank && r != ' ' && r != '\t' && r != '\n' && r != '\r' {
+			blank = false
+			lines++
 		}
 		if angles++; r != '<' {
 			angles = 0
 		}
-		if angles > maxAngles {
-			d.fail(at, CodeTooLarge, "more than %d '<' in a row", maxAngles)
-			return "", false
-		}
-		if comments > maxComments {
-			d.fail(at, CodeTooLarge, "more than %d lines of comments", maxComments)
-			return "", false
-		}
-		if indicators > maxIndicators {
+		switch {
+		case indicators > maxIndicators:
 			d.tooMany(at)
-			return "", false
+		case lines > maxLines || comments > maxLines:
+			d.fail(at, CodeTooLarge, "more than %d lines", maxLines)
+		case markers > maxMarkers:
+			d.second(at)
+		case angles > maxAngles:
+			d.fail(at, CodeTooLarge, "more than %d '<' in a row", maxAngles)
+		case blank && blanks*len(text) > maxCost:
+			d.fail(at, CodeTooLarge, "%d blank lines in a row", blanks)
+		case cost+tabs*at.column > maxCost:
+			d.fail(at, CodeTooLarge, "too many tabs")
+		default:
+			prev = r
+			continue
 		}
-		prev = r
+		return "", false
 	}
 	return text, true
 }
