@@ -66,6 +66,9 @@ const (
 	ManifestInvalid     Code = "manifest_invalid"
 	ManifestConflict    Code = "manifest_conflict"
 	DuplicateDefault    Code = "duplicate_default"
+	ManifestUnreadable  Code = "manifest_unreadable"
+	DuplicateNode       Code = "duplicate_node"
+	DuplicateOverride   Code = "duplicate_override"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
 	Internal            Code = "internal"
@@ -90,7 +93,7 @@ const (
 var exitCodes = map[Code]int{
 	NameInvalid: ExitUsage, NameReserved: ExitUsage, EndpointInvalid: ExitUsage, VersionInvalid: ExitUsage,
 	FeatureInvalid: ExitUsage, SecretInLedger: ExitUsage, ManifestInvalid: ExitUsage, Usage: ExitUsage,
-	TooLarge: ExitUsage, ReasonRequired: ExitUsage,
+	TooLarge: ExitUsage, ReasonRequired: ExitUsage, ManifestUnreadable: ExitUsage,
 
 	NodeNotFound: ExitNotFound, ProvisionNotFound: ExitNotFound, ProviderNotFound: ExitNotFound,
 	ModuleNotFound: ExitNotFound, AssignmentNotFound: ExitNotFound, BindingNotFound: ExitNotFound,
