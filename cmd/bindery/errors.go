@@ -25,7 +25,7 @@ func usage(message, why, fix string) *commands.Refusal {
 }
 
 // refusalOf gives any error of a run the shape in which it is shown.
-func (c *cli) refusalOf(err error) *commands.Refusal {
+func (c *cli) refusalOf(cmd *cobra.Command, err error) *commands.Refusal {
 	var ran failed
 	var r *commands.Refusal
 	var bad manifest.Errors
@@ -36,7 +36,7 @@ func (c *cli) refusalOf(err error) *commands.Refusal {
 	case errors.As(err, &ran):
 		r = service.AsRefusal(err)
 	default: // cobra's own
-		r = usage(err.Error(), "", "bindery --help")
+		r = usage(err.Error(), "", cmd.CommandPath()+" --help")
 	}
 	if c.interrupted.Err() != nil && (r.Code == commands.OutcomeUnknown || r.Code == commands.Unreachable || errors.Is(err, context.Canceled)) {
 		out := *r
@@ -79,6 +79,9 @@ func (c *cli) pasteable(fix string) string {
 	}
 	if flag, ok := strings.CutPrefix(fix, fixWithout); ok {
 		return "bindery " + quoteAll(without(c.args, flag))
+	}
+	if c.globals.store != "" && strings.HasPrefix(fix, "bindery ") && !strings.Contains(fix, "--store") {
+		fix += " --store " + quote(c.globals.store) // else it would go to another store
 	}
 	return fix
 }

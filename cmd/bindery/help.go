@@ -1,46 +1,19 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// Help opens with what can be typed, then says what it does, then lists the
-// flags.
-const (
-	helpTemplate = `{{with .Example}}{{. | trimTrailingWhitespaces}}
-
-{{end}}{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
-{{end}}
-{{.UsageString}}`
-
-	usageTemplate = `usage: {{if .HasParent}}{{.UseLine}}{{else}}bindery COMMAND [flags]{{end}}{{if .HasAvailableSubCommands}}
-{{$cmds := .Commands}}{{if .Groups}}{{range $g := .Groups}}
-{{.Title}}{{range $cmds}}{{if and (eq .GroupID $g.ID) .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
-{{end}}{{else}}
-{{range $cmds}}{{if .IsAvailableCommand}}  {{rpad .Name .NamePadding}} {{.Short}}
-{{end}}{{end}}{{end}}{{end}}{{with ownFlags .}}
-{{.}}{{end}}{{with writeFlags .}}
-Of every write:
-{{.}}{{end}}{{with globalFlags .}}
-Of every command:
-{{.}}{{end}}`
-)
-
-// writeFlagNames are the flags that every write has.
-var writeFlagNames = map[string]bool{"dry-run": true, "reason": true, "actor": true, "command-id": true, "expect-seq": true}
-
+// setHelp makes help open with what can be typed, then say in a sentence or two
+// what it does, then list commands and flags.
 func setHelp(root *cobra.Command) {
-	cobra.AddTemplateFuncs(map[string]any{
-		"ownFlags":    func(cmd *cobra.Command) string { return flagText(cmd.LocalNonPersistentFlags(), false) },
-		"writeFlags":  func(cmd *cobra.Command) string { return flagText(cmd.LocalNonPersistentFlags(), true) },
-		"globalFlags": func(cmd *cobra.Command) string { return flagText(cmd.Root().PersistentFlags(), false) },
-	})
-	root.SetHelpTemplate(helpTemplate)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { writeHelp(cmd.OutOrStderr(), cmd); return nil })
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(&cobra.Command{
 		Use:     "help [COMMAND]",
@@ -48,34 +21,77 @@ func setHelp(root *cobra.Command) {
 		Short:   "Show the help of a command",
 		Long:    "Shows the help of a command, as --help does.",
 		GroupID: "tool",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			target, rest, err := cmd.Root().Find(args)
-			if err != nil {
-				return err
-			}
-			if len(rest) > 0 {
-				return unknownCommand(target, rest[0])
-			}
-			return target.Help()
-		},
+		RunE:    help,
 	})
 }
 
-// flagText lists flags; of those of a command, the ones of every write or the
-// others.
-func flagText(all *pflag.FlagSet, ofWrites bool) string {
+func help(cmd *cobra.Command, args []string) error {
+	target, rest, err := cmd.Root().Find(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return unknownCommand(target, rest[0])
+	}
+	return target.Help()
+}
+
+func writeHelp(w io.Writer, cmd *cobra.Command) {
+	var b strings.Builder
+	part := func(text string) {
+		if text = strings.TrimRight(text, "\n"); text != "" {
+			if b.Len() > 0 {
+				b.WriteString("\n")
+			}
+			b.WriteString(text + "\n")
+		}
+	}
+	part(cmd.Example)
+	if part(cmd.Long); cmd.Long == "" {
+		part(cmd.Short + ".")
+	}
+	if cmd.HasAvailableSubCommands() {
+		part("usage: " + cmd.CommandPath() + " COMMAND")
+		commandList(cmd, part)
+	} else {
+		part("usage: " + cmd.UseLine())
+	}
+	part(flagList("Flags:", cmd.LocalNonPersistentFlags(), func(name string) bool { return !writeFlagNames[name] }))
+	part(flagList("Flags of every write:", cmd.LocalNonPersistentFlags(), func(name string) bool { return writeFlagNames[name] }))
+	part(flagList("Flags of every command:", cmd.Root().PersistentFlags(), func(string) bool { return true }))
+	_, _ = io.WriteString(w, b.String()) // nobody is left to be told
+}
+
+// commandList lists the commands below cmd, by group where it has groups.
+func commandList(cmd *cobra.Command, part func(string)) {
+	groups := cmd.Groups()
+	if len(groups) == 0 {
+		groups = []*cobra.Group{{Title: "Commands:"}}
+	}
+	for _, g := range groups {
+		text := g.Title
+		for _, sub := range cmd.Commands() {
+			if sub.GroupID == g.ID && sub.IsAvailableCommand() {
+				text += fmt.Sprintf("\n  %-11s %s", sub.Name(), sub.Short)
+			}
+		}
+		part(text)
+	}
+}
+
+// writeFlagNames are the flags that every write has.
+var writeFlagNames = map[string]bool{"dry-run": true, "reason": true, "actor": true, "command-id": true, "expect-seq": true}
+
+// flagList lists the flags that keep takes.
+func flagList(title string, all *pflag.FlagSet, keep func(name string) bool) string {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	all.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && writeFlagNames[f.Name] == ofWrites {
+		if f.Name != "help" && keep(f.Name) {
 			some.AddFlag(f)
 		}
 	})
-	return strings.TrimRight(some.FlagUsages(), "\n") + orNothing(some.HasFlags())
-}
-
-func orNothing(some bool) string {
-	if some {
-		return "\n"
+	if !some.HasFlags() {
+		return ""
 	}
-	return ""
+	return title + "\n" + some.FlagUsages()
 }

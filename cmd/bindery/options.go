@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ type globals struct {
 
 func (g *globals) bind(f *pflag.FlagSet) {
 	f.StringVar(&g.store, "store", "", "store `directory` (BINDERY_STORE; $XDG_DATA_HOME/bindery, else ~/.local/share/bindery)")
-	f.StringVar(&g.mesh, "mesh", "", "the mesh, where the store must hold this one and no other")
+	f.StringVar(&g.mesh, "mesh", "", "the `name` of the mesh; the store must hold this one")
 	f.VarP(&g.output, "output", "o", "`format`: table, wide, json, jsonl, yaml or name (BINDERY_OUTPUT)")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing of what was done; data and errors only")
 	f.Var(&g.color, "color", "colour: auto, always or never")
@@ -61,15 +62,30 @@ func (c *cli) storeDir() (string, error) {
 // flags is a command's flag set with what its flags complete to.
 type flags struct {
 	*pflag.FlagSet
-	cmd *cobra.Command
-	cli *cli
+	cmd      *cobra.Command
+	cli      *cli
+	required []string
 }
 
 // must makes flags required.
 func (f *flags) must(names ...string) {
+	f.required = names
 	for _, n := range names {
-		_ = f.cmd.MarkFlagRequired(n) // fails for a flag that is not there, and a test walks them all
+		f.Lookup(n).Usage += " (required)"
 	}
+}
+
+func (f *flags) checkRequired() error {
+	var lacking []string
+	for _, n := range f.required {
+		if !f.Changed(n) {
+			lacking = append(lacking, "--"+n)
+		}
+	}
+	if lacking == nil {
+		return nil
+	}
+	return usage(f.cmd.CommandPath()+" needs "+strings.Join(lacking, " and "), "", f.cmd.CommandPath()+" --help")
 }
 
 // names lets a flag's value be completed to the names of a noun.
@@ -98,7 +114,7 @@ type write struct {
 
 func (w *write) bind(f *flags) {
 	f.BoolVar(&w.dryRun, "dry-run", false, "decide and show everything, write nothing")
-	f.StringVar(&w.reason, "reason", "", "why; kept with every event of the command")
+	f.StringVar(&w.reason, "reason", "", "`why`; kept with every event of the command")
 	f.StringVar(&w.actor, "actor", "", "who (BINDERY_ACTOR; else the user's `name`@host)")
 	f.StringVar(&w.commandID, "command-id", "", "a `ULID`; the same one again has no second effect")
 	f.Uint64Var(&w.expectSeq, "expect-seq", 0, "refuse unless the ledger is at sequence `N`")

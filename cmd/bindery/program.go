@@ -42,7 +42,8 @@ func (p *Program) Run(ctx context.Context, args []string, s Streams) int {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	return c.exit(root.ExecuteContext(ctx))
+	cmd, err := root.ExecuteContextC(ctx)
+	return c.exit(cmd, err)
 }
 
 // cli is one run of the program.
@@ -81,11 +82,15 @@ func (differs) Error() string { return "differs" }
 // command makes the cobra command of a verb.
 func (c *cli) command(v verb) *cobra.Command {
 	cmd := v.help()
-	v.flags(&flags{FlagSet: cmd.Flags(), cmd: cmd, cli: c})
+	f := &flags{FlagSet: cmd.Flags(), cmd: cmd, cli: c}
+	v.flags(f)
 	if cmd.Args == nil {
 		cmd.Args = argsOf(cmd)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.checkRequired(); err != nil {
+			return err
+		}
 		var err error
 		if c.ui, err = c.newUI(); err != nil {
 			return err
@@ -151,14 +156,14 @@ that are never changed. Nothing is bound anew unless a command says so.`,
 }
 
 // exit reports an error and gives the exit code.
-func (c *cli) exit(err error) int {
+func (c *cli) exit(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return commands.ExitDone
 	}
 	if errors.As(err, &differs{}) {
 		return commands.ExitDiffers
 	}
-	r := c.refusalOf(err)
+	r := c.refusalOf(cmd, err)
 	c.errorUI().refusal(r)
 	return r.Code.Exit()
 }

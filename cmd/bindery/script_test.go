@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"bindery/events"
+	"bindery/ledger"
+)
+
+// The scripts are the specification of the command line. They run it within the
+// test ("bindery ARGS", "exits CODE bindery ARGS") on a clock that is a minute
+// further with each run, and with ids that count, so that what it prints is the
+// same each time; "exec bindery-process" is a process of its own.
+//
+// Each has home.yaml beside it: testdata/home.yaml, a mesh to begin with.
+func TestScripts(t *testing.T) {
+	home, err := os.ReadFile("testdata/home.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(e *testscript.Env) error {
+			e.Values[runnerKey{}] = &runner{now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+			e.Setenv("BINDERY_STORE", "store")
+			e.Setenv("BINDERY_ACTOR", "ann@desk")
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			return os.WriteFile(filepath.Join(e.WorkDir, "home.yaml"), home, 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"bindery": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg {
+					ts.Fatalf("say which exit code: exits CODE bindery ...")
+				}
+				run(ts, 0, args)
+			},
+			"exits": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg || len(args) < 2 || args[1] != "bindery" {
+					ts.Fatalf("usage: exits CODE bindery ARGS")
+				}
+				code, err := strconv.Atoi(args[0])
+				ts.Check(err)
+				run(ts, code, args[2:])
+			},
+			"store": storeCommand,
+		},
+	})
+}
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"bindery-process": main,
+		"hold-store":      holdStore,
+	})
+}
+
+// holdStore locks a store until it is killed.
+func holdStore() {
+	if _, err := ledger.AcquireLock(context.Background(), os.Args[1], ledger.LockConfig{Command: "bindery hold"}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("held")
+	if err := os.WriteFile("held", nil, 0o600); err != nil {
+		os.Exit(1)
+	}
+	select {}
+}
+
+// storeCommand makes what a killed init leaves: "store unfinished DIR MESH".
+func storeCommand(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 || args[0] != "unfinished" {
+		ts.Fatalf("usage: store unfinished DIR MESH")
+	}
+	dir := ts.MkAbs(args[1])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	ctx := context.Background()
+	srv, err := ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir})
+	ts.Check(err)
+	defer srv.Close()
+	nc, err := srv.Connect()
+	ts.Check(err)
+	defer nc.Close()
+	_, err = ledger.Create(ctx, nc, args[2], ledger.CreateOptions{})
+	ts.Check(err)
+}
+
+type runnerKey struct{}
+
+// runner drives the program for one script.
+type runner struct {
+	mu  sync.Mutex
+	now time.Time
+	ids uint64
+}
+
+func (r *runner) newID() events.ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids++
+	var id events.ID
+	ms := uint64(r.now.UnixMilli())
+	binary.BigEndian.PutUint16(id[:2], uint16(ms>>32))
+	binary.BigEndian.PutUint32(id[2:6], uint32(ms))
+	binary.BigEndian.PutUint64(id[8:], r.ids)
+	return id
+}
+
+// run runs the program and holds its exit code against want. "<FILE" at the end
+// is its standard input.
+func run(ts *testscript.TestScript, want int, args []string) {
+	r := ts.Value(runnerKey{}).(*runner)
+	r.now = r.now.Add(time.Minute)
+	var in io.Reader = strings.NewReader("")
+	if n := len(args) - 1; n >= 0 && strings.HasPrefix(args[n], "<") {
+		in = strings.NewReader(ts.ReadFile(args[n][1:]))
+		args = args[:n]
+	}
+	work := ts.MkAbs(".")
+	p := &Program{NewID: r.newID, Clock: func() time.Time { return r.now }, Getenv: func(key string) string {
+		v := ts.Getenv(key)
+		if key == "BINDERY_STORE" && v != "" {
+			v = ts.MkAbs(v)
+		}
+		return v
+	}}
+	var out, errs bytes.Buffer
+	code := p.Run(context.Background(), absolute(ts, args), Streams{In: in, Out: &out, Err: &errs})
+	relative := func(s string) string { return strings.ReplaceAll(s, work+"/", "") }
+	_, _ = io.WriteString(ts.Stdout(), relative(out.String()))
+	_, _ = io.WriteString(ts.Stderr(), relative(errs.String()))
+	if code != want {
+		ts.Fatalf("exit code %d, not %d", code, want)
+	}
+}
+
+// absolute makes the paths among arguments absolute: the scripts run in one
+// process, which has one working directory.
+func absolute(ts *testscript.TestScript, args []string) []string {
+	out := append([]string(nil), args...)
+	for i := 1; i < len(out); i++ {
+		if f := out[i-1]; (f == "-f" || f == "--file" || f == "--store") && out[i] != "-" {
+			out[i] = ts.MkAbs(out[i])
+		}
+	}
+	return out
+}
