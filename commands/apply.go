@@ -201,6 +201,7 @@ func (a *applier) moved() error {
 		return nil
 	}
 	first := r.Candidates[0]
-	r.Fix = "write " + strings.TrimPrefix(first.Why[strings.Index(first.Why, "called "):], "called ") + " for " + first.Name + " in the manifest"
+	_, now, _ := strings.Cut(strings.TrimSuffix(first.Why, " now"), " is called ")
+	r.Fix = "write " + now + " for " + first.Name + " in the manifest"
 	return r
 }

@@ -86,12 +86,14 @@ func (d drain) check() error {
 	from, to := d.Provider(d.from), d.Provider(d.to)
 	r := refuse(VersionUnsatisfied, fmt.Sprintf("%s cannot take over from %s", to.Name, from.Name), "",
 		"bindery provider show "+to.Name)
+	seen := map[projections.BindingRef]bool{}
 	for _, refs := range [][]projections.BindingRef{from.Bindings, from.Choices, from.Overrides} {
 		for _, b := range refs {
 			slot := d.Declared(d.Binding(b))
-			if slot == nil {
+			if slot == nil || seen[b] {
 				continue // nothing is declared that it would have to meet
 			}
+			seen[b] = true
 			if code, fault := unmet(slot, to); fault != "" {
 				r.Code, r.Why = code, "it does not meet what every slot needs"
 				r.of(fault, []string{d.SlotPath(d.Binding(b))})
@@ -103,7 +105,7 @@ func (d drain) check() error {
 	}
 	if n := len(from.Overrides); n > 0 && d.Reason == "" {
 		return refuse(ReasonRequired, "draining "+from.Name+" needs a reason",
-			count(n, "override")+" name it and would be changed",
+			"it is named by "+count(n, "override")+", which would be changed",
 			fmt.Sprintf("bindery provider drain %s --to %s --reason TEXT", from.Name, to.Name)).
 			of("an override names it", d.SlotNames(from.Overrides))
 	}

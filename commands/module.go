@@ -50,7 +50,7 @@ func (c DeclareModule) Decide(t *Tx) error {
 		return err
 	}
 	if n := len(m.Assignments); n > 0 {
-		t.warn("%s of %s keep what they are bound to; see bindery status", count(n, "assignment"), m.Name)
+		t.warn("what %s of %s is bound to does not change; see bindery status", count(n, "assignment"), m.Name)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (t *Tx) slotsFree(m *projections.Module, p *events.ModuleDeclared) error {
 		}
 		if len(bound) > 0 {
 			return refuse(SlotInUse, fmt.Sprintf("slot %s of %s cannot change its provision", old.Name, m.Name),
-				fmt.Sprintf("%s of it are bound as %s; declare a slot of another name", count(len(bound), "assignment"),
+				fmt.Sprintf("it is bound as %[2]s for %[1]s; declare a slot of another name", count(len(bound), "assignment"),
 					t.Provision(old.Provision).Name), "bindery module show "+m.Name).of("bound", bound)
 		}
 	}

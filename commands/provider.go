@@ -277,7 +277,7 @@ func (c RelocateProvider) Decide(t *Tx) error {
 		return t.emit(p.ID, &events.ProviderUpdated{Endpoint: &c.Endpoint})
 	}
 	if n := len(p.Bindings); n > 0 {
-		t.warn("%s stay bound to %s; its data does not move by itself", count(n, "slot"), p.Name)
+		t.warn("%s bound to %s as before; its data does not move by itself", stays(n, "slot"), p.Name)
 	}
 	return t.emit(p.ID, &events.ProviderRelocated{From: t.Node(p.Node).ID, To: t.Node(to).ID,
 		FromEndpoint: p.Endpoint, Endpoint: c.Endpoint})
@@ -325,7 +325,7 @@ func (c RetireProvider) Decide(t *Tx) error {
 		return err
 	}
 	if n := len(p.Bindings); n > 0 {
-		t.warn("%s stay stranded on %s", count(n, "slot"), p.Name)
+		t.warn("%s stranded on %s", stays(n, "slot"), p.Name)
 	}
 	return t.emit(p.ID, &events.ProviderRetired{Forced: true})
 }

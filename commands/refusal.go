@@ -171,6 +171,14 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// stays is "1 slot stays", "3 slots stay".
+func stays(n int, what string) string {
+	if n == 1 {
+		return count(n, what) + " stays"
+	}
+	return count(n, what) + " stay"
+}
+
 func quoteList(names []string) string {
 	const most = 6
 	if len(names) > most {

@@ -96,7 +96,7 @@ func (s *State) attention(b *Binding, f Flag) Attention {
 	switch f {
 	case FlagUnsatisfied:
 		p := s.Provider(b.Provider)
-		out.Why = fmt.Sprintf("it is bound to %s, which %s", p.Name, s.Declared(b).Unmet(p))
+		out.Why = fmt.Sprintf("it is bound to %s: %s", p.Name, s.Declared(b).Unmet(p))
 		out.Fix = "bindery explain " + path
 	case FlagStranded:
 		out.Why = "it is bound to " + s.Provider(b.Provider).Name + ", which is retired"
@@ -133,7 +133,7 @@ func (s *State) attendNodes(v *StatusView) {
 		for _, name := range s.ProviderNames(n.Providers) {
 			p := s.Provider(s.ProviderNamed(name))
 			v.Attention = append(v.Attention, Attention{Code: "node_retired", What: "provider " + name,
-				Why: fmt.Sprintf("it is on node %s, which is retired; %d bindings lead to it", n.Name, len(p.Bindings)),
+				Why: fmt.Sprintf("it is on node %s, which is retired; bindings that lead to it: %d", n.Name, len(p.Bindings)),
 				Fix: "bindery provider relocate " + name + " --to NODE --endpoint HOST:PORT"})
 		}
 		for _, name := range s.AssignmentNames(n.Assignments) {
