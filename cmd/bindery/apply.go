@@ -59,7 +59,7 @@ func (v *apply) run(ctx context.Context, c *cli, _ []string) error {
 	}
 	done, err := v.apply(ctx, c, req, part)
 	if err != nil {
-		return v.named(err)
+		return v.same(c, err)
 	}
 	return v.print(c, done)
 }
@@ -131,15 +131,24 @@ func (v *apply) mesh(c *cli, req commands.Request) (string, error) {
 	return said, nil
 }
 
-// named puts the file's name where the core, which does not know it, wrote FILE.
-func (v *apply) named(err error) error {
+// same makes what the core suggests of the command line that was given: the
+// core knows neither the file nor the other flags.
+func (v *apply) same(c *cli, err error) error {
 	var r *commands.Refusal
 	if !errors.As(err, &r) {
 		return err
 	}
+	rest, ok := strings.CutPrefix(r.Fix, "bindery apply -f FILE")
+	if !ok {
+		return err
+	}
 	out := *r
-	fix, _, _ := strings.Cut(out.Fix, " without ")
-	out.Fix = strings.Replace(fix, "-f FILE", "-f "+quote(v.file), 1)
+	if rest = strings.TrimSpace(rest); strings.HasPrefix(rest, "--") {
+		out.Fix = fixWith + rest
+	} else {
+		args := slices.DeleteFunc(slices.Clone(c.args), func(a string) bool { return a == "--atomic" })
+		out.Fix = "bindery " + quoteAll(args)
+	}
 	return &out
 }
 

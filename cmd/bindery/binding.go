@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -96,12 +97,13 @@ func (*bindingShow) run(ctx context.Context, c *cli, args []string) error {
 		if v.ID != nil {
 			id, seq, changed = v.ID.String(), fmt.Sprint(v.Seq), fmt.Sprint(v.ChangedSeq)
 		}
-		p.fields("slot", slotOf(v), "id", id, "node", v.Node, "provision", v.Provision, "provider", p.state(target(v)),
+		pairs := []string{"slot", slotOf(v), "id", id, "node", v.Node, "provision", v.Provision, "provider", p.state(target(v)),
 			"provider node", v.ProviderNode, "endpoint", v.Endpoint, "rule", string(v.Rule), "flags", orDash(states(p, v.Flags)),
-			"seq", seq, "changed seq", changed)
+			"seq", seq, "changed seq", changed}
 		if e := v.Embedded; e != nil {
-			p.fields("embedded", "because of its "+string(e.Because), "version", e.Version, "features", names(e.Features))
+			pairs = append(pairs, "because of", string(e.Because), "version", e.Version, "features", strings.Join(e.Features, ", "))
 		}
+		p.fields(pairs...)
 	})
 }
 

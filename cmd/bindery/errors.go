@@ -51,7 +51,13 @@ func (c *cli) refusalOf(cmd *cobra.Command, err error) *commands.Refusal {
 func manifestRefusal(errs manifest.Errors) *commands.Refusal {
 	first := errs[0]
 	r := refusal(commands.Code(first.Code), first.Error(), first.Why, first.Fix)
+	if len(errs) > 1 {
+		r.Why = strings.TrimPrefix(r.Why+fmt.Sprintf("; %d more are wrong", len(errs)-1), "; ")
+	}
 	for _, s := range first.Suggest {
+		if len(errs) > 1 {
+			break // the message names them, and the list is that of the other errors
+		}
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: s, Why: "the nearest that would be right"})
 	}
 	for _, e := range errs[1:] {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -38,16 +39,16 @@ func help(cmd *cobra.Command, args []string) error {
 
 func writeHelp(w io.Writer, cmd *cobra.Command) {
 	var b strings.Builder
-	part := func(text string) {
-		if text = strings.TrimRight(text, "\n"); text != "" {
+	part := func(s string) {
+		if s = strings.TrimRight(s, "\n"); s != "" {
 			if b.Len() > 0 {
 				b.WriteString("\n")
 			}
-			b.WriteString(text + "\n")
+			b.WriteString(s + "\n")
 		}
 	}
 	part(cmd.Example)
-	if part(cmd.Long); cmd.Long == "" {
+	if part(prose(cmd.Long)); cmd.Long == "" {
 		part(cmd.Short + ".")
 	}
 	if cmd.HasAvailableSubCommands() {
@@ -62,6 +63,18 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	_, _ = io.WriteString(w, b.String()) // nobody is left to be told
 }
 
+// proseWidth is how wide sentences are: readable in any terminal.
+const proseWidth = 88
+
+// prose breaks a text anew: how it stands in the source is no matter.
+func prose(s string) string {
+	var lines []string
+	for line := range strings.Lines(text.WrapSoft(strings.Join(strings.Fields(s), " "), proseWidth)) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // commandList lists the commands below cmd, by group where it has groups.
 func commandList(cmd *cobra.Command, part func(string)) {
 	groups := cmd.Groups()
@@ -69,13 +82,13 @@ func commandList(cmd *cobra.Command, part func(string)) {
 		groups = []*cobra.Group{{Title: "Commands:"}}
 	}
 	for _, g := range groups {
-		text := g.Title
+		list := g.Title
 		for _, sub := range cmd.Commands() {
 			if sub.GroupID == g.ID && sub.IsAvailableCommand() {
-				text += fmt.Sprintf("\n  %-11s %s", sub.Name(), sub.Short)
+				list += fmt.Sprintf("\n  %-11s %s", sub.Name(), sub.Short)
 			}
 		}
-		part(text)
+		part(list)
 	}
 }
 

@@ -114,7 +114,7 @@ type write struct {
 
 func (w *write) bind(f *flags) {
 	f.BoolVar(&w.dryRun, "dry-run", false, "decide and show everything, write nothing")
-	f.StringVar(&w.reason, "reason", "", "`why`; kept with every event of the command")
+	f.StringVar(&w.reason, "reason", "", "`text` kept with every event, for whoever asks why")
 	f.StringVar(&w.actor, "actor", "", "who (BINDERY_ACTOR; else the user's `name`@host)")
 	f.StringVar(&w.commandID, "command-id", "", "a `ULID`; the same one again has no second effect")
 	f.Uint64Var(&w.expectSeq, "expect-seq", 0, "refuse unless the ledger is at sequence `N`")

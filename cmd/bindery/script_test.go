@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 				run(ts, code, args[2:])
 			},
 			"store": storeCommand,
+			"large": largeCommand,
 		},
 	})
 }
@@ -99,6 +100,26 @@ func storeCommand(ts *testscript.TestScript, _ bool, args []string) {
 	defer nc.Close()
 	_, err = ledger.Create(ctx, nc, args[2], ledger.CreateOptions{})
 	ts.Check(err)
+}
+
+// largeCommand writes a manifest with N assignments: "large N FILE".
+func largeCommand(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var b strings.Builder
+	b.WriteString(`mesh: home
+provisions: {p: {scope: node}}
+nodes: [alpha]
+providers:
+  pg-alpha: {provision: p, node: alpha, endpoint: "alpha:1"}
+  pg-beta: {provision: p, node: alpha, endpoint: "alpha:2", cordoned: true}
+modules: {m: {requires: {db: p}}}
+assignments:
+`)
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(&b, "  a-%04d: {module: m, node: alpha}\n", i)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o600))
 }
 
 type runnerKey struct{}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"bindery/commands"
+	"bindery/events"
+)
+
+func TestUnescapeHTML(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{`{"a":"b"}`, `{"a":"b"}`},
+		{`">=14 \u003c2 \u003e \u0026"`, `">=14 <2 > &"`},
+		{`"a \\u003e is no escape"`, `"a \\u003e is no escape"`},
+		{`"\\\u003e"`, `"\\>"`},
+		{`"\u001b\""`, `"\u001b\""`},
+	} {
+		got := string(unescapeHTML([]byte(tc.in)))
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.in, got, tc.want)
+		}
+		var a, b string
+		if json.Unmarshal([]byte(tc.in), &a) == nil && (json.Unmarshal([]byte(got), &b) != nil || a != b) {
+			t.Errorf("%s: another value: %q, %q", tc.in, a, b)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	for _, tc := range []struct {
+		d    time.Duration
+		want string
+	}{
+		{0, "now"}, {999 * time.Millisecond, "now"}, {time.Second, "1s ago"}, {179 * time.Second, "2m ago"},
+		{23 * time.Hour, "23h ago"}, {49 * time.Hour, "2d ago"}, {800 * 24 * time.Hour, "2y ago"}, {-2 * time.Minute, "in 2m"},
+	} {
+		if got := ago(tc.d); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.d, got, tc.want)
+		}
+	}
+}
+
+// A table fits the terminal: the widest columns give way, and show that they do.
+func TestTableFits(t *testing.T) {
+	rows := [][]string{
+		{"wiki/db", "it is bound to pg-alpha, and the module asks for pg-beta", "bindery binding rebind wiki/db --provider pg-beta"},
+		{"photos/bucket", "nothing serves it", "bindery assignment resolve photos"},
+	}
+	for _, width := range []int{200, 80, 40, 1} {
+		p := &paper{ui: &ui{}, width: width, color: true}
+		for i := range rows {
+			rows[i][0] = p.paint(red, text.StripEscape(rows[i][0]))
+		}
+		p.table([]string{"WHAT", "WHY", "FIX"}, rows)
+		for line := range strings.Lines(p.buf.String()) {
+			if n := text.StringWidthWithoutEscSequences(strings.TrimRight(line, "\n")); n > max(width, 3*8+4) {
+				t.Errorf("width %d: a line of %d: %q", width, n, line)
+			}
+			if strings.HasSuffix(line, " \n") {
+				t.Errorf("width %d: spaces at the end of %q", width, line)
+			}
+		}
+		if cut := strings.Contains(p.buf.String(), "…"); cut != (width < 130) {
+			t.Errorf("width %d: shortened: %t", width, cut)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "''", "alpha": "alpha", "db=postgres-database:>=14": "'db=postgres-database:>=14'", "its disk": "'its disk'",
+		"it's": `'it'\''s'`, "https://sso.mesh/a": "https://sso.mesh/a", "$HOME": "'$HOME'",
+	} {
+		if got := quote(in); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestPasteable(t *testing.T) {
+	c := &cli{args: []string{"node", "retire", "alpha", "--command-id", "01X", "--reason=a b"}}
+	for in, want := range map[string]string{
+		"the same command with --reason TEXT":       "bindery node retire alpha --command-id 01X --reason TEXT",
+		"the same command with --command-id 01Y":    "bindery node retire alpha '--reason=a b' --command-id 01Y",
+		"the same command without --command-id":     "bindery node retire alpha '--reason=a b'",
+		"bindery status":                            "bindery status",
+		"wait for it to end, or stop it":            "wait for it to end, or stop it",
+		"restore the store from a backup":           "restore the store from a backup",
+		"free space on the store's disk, then that": "free space on the store's disk, then that",
+	} {
+		if got := c.pasteable(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+	c.globals.store = "/a b"
+	if got, want := c.pasteable("bindery status"), "bindery status --store '/a b'"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A series counts each object once, with what its first batch did.
+func TestSeriesMerges(t *testing.T) {
+	var s series
+	s.add(commands.Result{Seq: 10, Changed: true, Events: make([]commands.EventView, 2), Effect: commands.Effect{More: true,
+		Objects: []commands.Object{{Object: "a", Result: commands.Created}, {Object: "b", Result: commands.Unchanged}}}})
+	s.add(commands.Result{Seq: 12, Changed: false, Events: make([]commands.EventView, 1), Effect: commands.Effect{
+		Objects: []commands.Object{{Object: "a", Result: commands.Unchanged}, {Object: "b", Result: commands.Changed}, {Object: "c", Result: commands.Kept}}}})
+	r := s.result
+	if r.Seq != 12 || !r.Changed || r.More || len(r.Events) != 3 || s.batches != 2 {
+		t.Errorf("got %+v", r)
+	}
+	for i, want := range []string{commands.Created, commands.Changed, commands.Kept} {
+		if r.Objects[i].Result != want {
+			t.Errorf("%s: got %s, want %s", r.Objects[i].Object, r.Objects[i].Result, want)
+		}
+	}
+}
+
+// A series that stops says how it goes on, under its first id.
+func TestStoppedSeries(t *testing.T) {
+	var s series
+	s.add(commands.Result{Seq: 1000})
+	id := events.ID{15: 1}
+	err := stopped(refusal(commands.OutcomeUnknown, "x", "context canceled", "the same command with --command-id DERIVED"), s, id)
+	r, ok := err.(*commands.Refusal)
+	if !ok || r.Fix != "the same command with --command-id "+id.String() || !strings.Contains(r.Why, "1 batch was written before, up to sequence 1000") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Without a terminal there is no bar, and within ten seconds no line.
+func TestBarIsSilent(t *testing.T) {
+	var errs bytes.Buffer
+	b := &bar{ui: &ui{err: &errs}, what: "draining x", done: func(series) int { return 1 }}
+	b.start()
+	b.set(series{})
+	b.stop()
+	if errs.Len() > 0 {
+		t.Errorf("got %q", errs.String())
+	}
+	b.said = b.said.Add(-every)
+	b.total = 3
+	b.set(series{batches: 2, result: commands.Result{Seq: 9}})
+	if got, want := errs.String(), "draining x: 1 of 3, 2 batches, sequence 9\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
