@@ -44,7 +44,21 @@ type Service struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	queries chan struct{} // a place for each query under way
+
 	running sync.WaitGroup
+	mu      sync.Mutex // guards stopped, and no Add to running beside its Wait
+	stopped bool
+}
+
+// begin counts a request as under way, unless the service has stopped: a
+// message may still be delivered while its subscription ends.
+func (s *Service) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.running.Add(1)
+	}
+	return !s.stopped
 }
 
 // Serve starts answering.
@@ -70,6 +84,9 @@ func Serve(cfg Config) (*Service, error) {
 // Stop takes no more requests and waits for the answers under way.
 func (s *Service) Stop() error {
 	err := s.micro.Stop()
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
 	s.running.Wait()
 	s.cancel()
 	return errors.Join(err, s.cfg.Conn.Flush())
@@ -86,7 +103,10 @@ func (s *Service) command(req micro.Request) {
 		s.refuse(req, err)
 		return
 	}
-	s.running.Add(1)
+	if !s.begin() {
+		s.refuse(req, handler.ErrClosed)
+		return
+	}
 	s.cfg.Handler.Submit(s.ctx, commands.Request{Command: c, ID: m.ID, Actor: m.Actor, Reason: m.Reason, DryRun: m.DryRun, ExpectSeq: m.ExpectSeq},
 		func(r commands.Result, err error) {
 			defer s.running.Done()
@@ -104,8 +124,13 @@ func (s *Service) query(req micro.Request) {
 		s.refuse(req, badRequest(err))
 		return
 	}
+	if !s.begin() {
+		s.refuse(req, handler.ErrClosed)
+		return
+	}
 	s.queries <- struct{}{}
-	s.running.Go(func() {
+	go func() {
+		defer s.running.Done()
 		defer func() { <-s.queries }()
 		result, err := s.ask(m)
 		if err != nil {
@@ -113,7 +138,7 @@ func (s *Service) query(req micro.Request) {
 			return
 		}
 		s.respond(req, result)
-	})
+	}()
 }
 
 func (s *Service) ask(m QueryMessage) (result any, err error) {
