@@ -43,7 +43,7 @@ func (v *providerDrain) run(ctx context.Context, c *cli, args []string) error {
 	var done series
 	err = c.with(ctx, func(s *session) error {
 		progress := &bar{ui: c.ui, what: "draining " + args[0], total: v.bindings(ctx, s, args[0]),
-			done: func(s series) int { return len(s.result.Bindings) }}
+			done: func(s series) int { return s.moved }}
 		if done, err = c.series(ctx, s, req, v.step(args[0]), progress); err == nil && req.DryRun {
 			done.result.Bindings, err = v.following(ctx, s, args[0])
 		}

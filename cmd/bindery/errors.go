@@ -43,8 +43,18 @@ func (c *cli) refusalOf(cmd *cobra.Command, err error) *commands.Refusal {
 		r = &out
 		r.Code = commands.Interrupted
 	}
+	if r.Code == commands.Interrupted {
+		r.Message, r.Why = "interrupted", r.Message+withColon(r.Why)
+	}
 	r.Fix = c.pasteable(r.Fix)
 	return r
+}
+
+func withColon(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
 }
 
 // manifestRefusal shows everything that is wrong with a manifest.

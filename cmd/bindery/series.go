@@ -16,6 +16,7 @@ import (
 type series struct {
 	result  commands.Result // of all together
 	batches int
+	moved   int // bindings, by batches that are not the first answer again
 
 	objects map[string]int // an object's place in result.Objects
 }
@@ -34,6 +35,9 @@ func (s *series) add(r commands.Result) {
 		t.Events, t.Lines = append(t.Events, r.Events...), append(t.Lines, r.Lines...)
 		t.Bindings, t.Warnings = append(t.Bindings, r.Bindings...), append(t.Warnings, r.Warnings...)
 		s.addObjects(r.Objects)
+	}
+	if !r.Repeated {
+		s.moved += len(r.Bindings)
 	}
 	s.batches++
 }
@@ -83,7 +87,7 @@ func stopped(err error, so series, id events.ID) error {
 	}
 	out := *r
 	if r.Code == commands.OutcomeUnknown {
-		out.Message = "the command did not come to its end"
+		out.Message, out.Why = "the command did not come to its end", "whether its last batch is written is not known"
 		out.Fix = fixWith + "--command-id " + id.String()
 	}
 	if so.batches > 0 {
