@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bindery/commands"
+	"bindery/commands/manifest"
 	"bindery/commands/service"
 	"bindery/events"
 	"bindery/projections"
@@ -838,6 +839,48 @@ func directModules(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// --- docs/manifest.md ---
+
+// TestDocsManifest holds the manifest's reference against the types: every key
+// stands in its section, and the whole example is a manifest.
+func TestDocsManifest(t *testing.T) {
+	text, err := os.ReadFile(docsPath("manifest.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for heading, types := range map[string][]any{
+		"Top level":   {manifest.Manifest{}},
+		"provisions":  {manifest.Provision{}},
+		"providers":   {manifest.Provider{}},
+		"defaults":    {manifest.Default{}},
+		"modules":     {manifest.Module{}, manifest.Requirement{}, manifest.Embed{}, manifest.Needs{}, manifest.Composition{}},
+		"assignments": {manifest.Assignment{}},
+		"overrides":   {manifest.Override{}},
+	} {
+		_, section, ok := strings.Cut(page, "\n### "+heading+"\n")
+		if !ok {
+			t.Errorf("docs/manifest.md has no section %s", heading)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n##")
+		for _, v := range types {
+			for _, f := range jsonFields(reflect.TypeOf(v), "") {
+				if !strings.Contains(section, "`"+f.name+"`") {
+					t.Errorf("docs/manifest.md, %s: the key %s is not there", heading, f.name)
+				}
+			}
+		}
+	}
+	for _, m := range fenced.FindAllStringSubmatch(page, -1) {
+		if m[1] == "yaml" {
+			if _, err := manifest.Decode("docs/manifest.md", []byte(m[2])); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // --- what people wrote ---
