@@ -65,22 +65,28 @@ func (v *apply) run(ctx context.Context, c *cli, _ []string) error {
 }
 
 func (v *apply) apply(ctx context.Context, c *cli, req commands.Request, part func(k int) commands.Command) (done series, err error) {
-	dir, err := c.storeDir()
-	if err != nil {
-		return done, err
-	}
-	if v.init && !isStore(dir) {
-		if done, err = v.first(ctx, c, dir, req); err != nil || req.DryRun {
-			return done, err
-		}
-		req.ExpectSeq = nil // it was checked before the ledger was begun
-	}
-	err = c.with(ctx, func(s *session) error {
+	run := func(s *session) error {
 		done, err = c.series(ctx, s, req, part, &bar{ui: c.ui, what: "applying " + v.file,
 			done: func(s series) int { return len(s.result.Events) }})
 		return err
-	})
+	}
+	err = c.with(ctx, run)
+	if !v.init || !isMissing(err) {
+		return done, err
+	}
+	if done, err = v.first(ctx, c, req); err != nil || req.DryRun {
+		return done, err
+	}
+	req.ExpectSeq = nil // it was checked before the ledger was begun
+	err = c.with(ctx, run)
 	return done, err
+}
+
+// isMissing reports whether there is no ledger, or only one that an init did
+// not finish.
+func isMissing(err error) bool {
+	var r *commands.Refusal
+	return errors.As(err, &r) && r.Code == commands.LedgerMissing
 }
 
 // initStep tells the id of the command that begins a ledger from those of the
@@ -89,7 +95,11 @@ const initStep = math.MaxInt
 
 // first begins the ledger for a manifest. The manifest is decided in memory
 // before, so that one that is refused makes nothing.
-func (v *apply) first(ctx context.Context, c *cli, dir string, req commands.Request) (done series, err error) {
+func (v *apply) first(ctx context.Context, c *cli, req commands.Request) (done series, err error) {
+	dir, err := c.storeDir()
+	if err != nil {
+		return done, err
+	}
 	mesh, err := v.mesh(c, req)
 	if err != nil {
 		return done, err
