@@ -57,8 +57,8 @@ func (c ApplyManifest) Decide(t *Tx) error {
 		if err := whole.run(); err != nil {
 			return err
 		}
-		if len(t.events) <= t.limit {
-			return whole.end()
+		if err := whole.conflict(); err != nil || len(t.events) <= t.limit {
+			return err
 		}
 		if c.Atomic {
 			return refuse(TooLarge, "the manifest does not fit one batch",
@@ -71,17 +71,16 @@ func (c ApplyManifest) Decide(t *Tx) error {
 	if err := part.run(); err != nil {
 		return err
 	}
-	return part.end()
+	t.more = part.full
+	return part.conflict()
 }
-
-// maxWhole bounds what one manifest may write in all.
-const maxWhole = 10_000_000
 
 type applier struct {
 	*Tx
 	c         ApplyManifest
 	limit     int
 	full      bool // this part takes no more
+	narrowing bool // giving provisions mesh scope
 	conflicts []Candidate
 }
 
@@ -97,6 +96,9 @@ func (a *applier) run() error {
 	if err := a.moved(); err != nil {
 		return err
 	}
+	if err := oneDefaultEach(m); err != nil {
+		return err
+	}
 	defaults := make([]string, len(m.Defaults))
 	for i := range defaults {
 		defaults[i] = strconv.Itoa(i)
@@ -106,7 +108,8 @@ func (a *applier) run() error {
 	for _, s := range []section{
 		{sortedKeys(m.Provisions), a.provision},
 		{nodes, a.node},
-		{sortedKeys(m.Providers), a.provider},
+		{a.cordonedFirst(), a.provider},
+		{sortedKeys(m.Provisions), a.narrow},
 		{defaults, a.defaultOf},
 		{sortedKeys(m.Modules), a.module},
 		{sortedKeys(m.Assignments), a.assignment},
@@ -120,6 +123,37 @@ func (a *applier) run() error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// bothNamed reports whether the manifest knows of a rename: it names the former
+// bearer by its new name, and the name has another bearer.
+func (a *applier) bothNamed(entity events.Entity, name string) bool {
+	b, m := a.FormerBearer(entity, name), a.c.Manifest
+	switch entity {
+	case events.EntityNode:
+		return a.NodeNamed(name) != 0 && slices.Contains(m.Nodes, b.Name)
+	case events.EntityProvider:
+		_, ok := m.Providers[b.Name]
+		return ok && a.ProviderNamed(name) != 0
+	case events.EntityAssignment:
+		_, ok := m.Assignments[b.Name]
+		return ok && a.AssignmentNamed(name) != 0
+	}
+	return false
+}
+
+// oneDefaultEach refuses two defaults for one provision and node: none would be
+// the one that was meant.
+func oneDefaultEach(m *manifest.Manifest) error {
+	seen := map[string]string{}
+	for _, d := range m.Defaults {
+		if other, twice := seen[d.Name()]; twice {
+			return refuse(DuplicateDefault, "the manifest has two defaults for "+d.Name(), other+" and "+d.Provider,
+				"leave one of them").of("a default for it", []string{other, d.Provider})
+		}
+		seen[d.Name()] = d.Provider
 	}
 	return nil
 }
@@ -138,27 +172,24 @@ func (a *applier) object(name string, apply func(string) error) error {
 	return nil
 }
 
-func (a *applier) end() error {
-	if len(a.conflicts) > 0 {
-		r := refuse(ManifestConflict, count(len(a.conflicts), "field")+" changed both in the manifest and in the ledger",
-			"since the last manifest; --take-over lets the manifest win", "bindery apply -f FILE --take-over")
-		r.Candidates = a.conflicts
-		return r
+// conflict refuses what changed on both sides.
+func (a *applier) conflict() error {
+	if len(a.conflicts) == 0 {
+		return nil
 	}
-	a.more = a.full
-	return nil
+	r := refuse(ManifestConflict, count(len(a.conflicts), "field")+" changed both in the manifest and in the ledger",
+		"since the last manifest; --take-over lets the manifest win", "bindery apply -f FILE --take-over")
+	r.Candidates = a.conflicts
+	return r
 }
 
 // moved refuses names that a live entity bore before: an old manifest must not
 // make a twin of what was renamed.
 func (a *applier) moved() error {
-	if a.c.TakeOver {
-		return nil
-	}
 	m := a.c.Manifest
-	r := refuse(NameMoved, "the manifest uses names that moved", "what bore them was renamed; write the new names, or --take-over to use the names anew", "")
+	r := refuse(NameMoved, "the manifest uses names that moved", "what bore them was renamed; write the new names", "")
 	check := func(entity events.Entity, name string) {
-		if name == "" {
+		if name == "" || a.bothNamed(entity, name) {
 			return
 		}
 		if b := a.FormerBearer(entity, name); b.Name != "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"bindery/commands/manifest"
+	"bindery/events"
 	"bindery/projections"
 )
 
@@ -16,6 +17,9 @@ func (a *applier) assignment(name string) error {
 		want.Module = name
 	}
 	r := a.AssignmentNamed(name)
+	if r == 0 && f.gone(events.EntityAssignment, name, "ended") {
+		return nil
+	}
 	if r == 0 {
 		f.note(Created, "%s on %s", want.Module, want.Node)
 		if err := (CreateAssignment{Module: want.Module, Node: want.Node, Name: name, Bind: want.Bind}).Decide(a.Tx); err != nil {
@@ -33,11 +37,11 @@ func (a *applier) assignment(name string) error {
 
 func (a *applier) assignmentFields(f *fields, r projections.AssignmentRef, want manifest.Assignment) error {
 	as := a.Assignment(r)
-	node, err := a.liveNode(want.Node)
+	to, err := a.nodeID(want.Node)
 	if err != nil {
 		return err
 	}
-	to, here := a.Node(node).ID.String(), a.Node(as.Node).ID.String()
+	here := a.Node(as.Node).ID.String()
 	if f.differs("node", to, here, a.BaseOfAssignment(as, projections.FieldNode, here), a.nameOf) {
 		if err := (MoveAssignment{Assignment: as.Name, To: want.Node}).Decide(a.Tx); err != nil {
 			return err
@@ -58,6 +62,9 @@ func (a *applier) assignmentFields(f *fields, r projections.AssignmentRef, want 
 		}
 	}
 	for _, v := range a.BindingViews(as) {
+		if hasFlag(v.Flags, projections.FlagPending) && (!v.Optional || want.Bind[v.Slot] != "") {
+			f.note(NeedsRebind, "%s is pending", v.Slot)
+		}
 		if hasFlag(v.Flags, projections.FlagDrift) {
 			if a.Module(as.Module).Slot(v.Slot) == nil {
 				f.note(NeedsPrune, "%s is declared no longer", v.Slot)
@@ -79,7 +86,7 @@ func (a *applier) choice(f *fields, r projections.AssignmentRef, slot, provider 
 	if err := a.canChoose(as.Name+"/"+slot, found.Decl); err != nil {
 		return err
 	}
-	p, err := Finder{a.State}.Provider(provider)
+	id, err := a.providerID(provider)
 	if err != nil {
 		return err
 	}
@@ -91,9 +98,13 @@ func (a *applier) choice(f *fields, r projections.AssignmentRef, slot, provider 
 		}
 	}
 	if have == "" && !base.Known {
-		f.note(Changed, "%s chooses %s", slot, a.Provider(p).Name)
-	} else if !f.differs("choice of "+slot, a.Provider(p).ID.String(), have, base, a.nameOf) {
+		f.note(Changed, "%s chooses %s", slot, provider)
+	} else if !f.differs("choice of "+slot, id, have, base, a.nameOf) {
 		return nil
+	}
+	p, _, err := a.liveProvider(provider)
+	if err != nil {
+		return err
 	}
 	if found.Binding == 0 || a.Binding(found.Binding).Provider != p {
 		if code, fault := ineligible(a.State, found.Decl, p); fault != "" {
@@ -146,11 +157,15 @@ func (a *applier) setOverride(o manifest.Override) error {
 func (a *applier) override(slot string) error {
 	f, want := a.fields("override of "+slot), a.overrideNamed(slot)
 	defer f.done()
+	assignment, _, _ := strings.Cut(slot, "/")
+	if a.AssignmentNamed(assignment) == 0 && f.gone(events.EntityAssignment, assignment, "its assignment ended") {
+		return nil
+	}
 	found, err := a.liveSlot(slot)
 	if err != nil {
 		return err
 	}
-	p, err := Finder{a.State}.Provider(want.Provider)
+	id, err := a.providerID(want.Provider)
 	if err != nil {
 		return err
 	}
@@ -162,7 +177,6 @@ func (a *applier) override(slot string) error {
 		}
 		bound = b.Provider
 	}
-	id := a.Provider(p).ID.String()
 	switch {
 	case have == id && a.setHere(found.Binding):
 		f.note(Created, "%s", want.Provider)
@@ -171,6 +185,10 @@ func (a *applier) override(slot string) error {
 		f.note(Created, "%s", want.Provider)
 	case !f.differs("provider", id, have, base, a.nameOf):
 		return nil
+	}
+	p, _, err := a.liveProvider(want.Provider)
+	if err != nil {
+		return err
 	}
 	if bound != p && found.Binding != 0 && !a.Binding(found.Binding).Pending() && !a.c.Rebind {
 		f.result, f.detail = 0, nil

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"bindery/commands/manifest"
@@ -12,6 +13,10 @@ import (
 func (a *applier) provision(name string) error {
 	f, want := a.fields("provision "+name), a.c.Manifest.Provisions[name]
 	r := a.ProvisionNamed(name)
+	if r == 0 && f.gone(events.EntityProvision, name, "removed") {
+		f.done()
+		return nil
+	}
 	if r == 0 {
 		f.note(Created, "")
 		f.done()
@@ -20,6 +25,9 @@ func (a *applier) provision(name string) error {
 	p := a.Provision(r)
 	if want.Credentials != "" && events.Credentials(want.Credentials) != p.Credentials {
 		return DefineProvision{Name: name, Scope: p.Scope, Credentials: events.Credentials(want.Credentials)}.Decide(a.Tx)
+	}
+	if want.Scope == string(events.ScopeMesh) && p.Scope != events.ScopeMesh && !a.narrowing {
+		return nil // when providers are cordoned as the manifest says: see narrow
 	}
 	if f.differs("scope", want.Scope, string(p.Scope), a.BaseOfProvision(p, projections.FieldScope, string(p.Scope)), nil) {
 		if err := (RescopeProvision{Provision: name, Scope: events.Scope(want.Scope)}).Decide(a.Tx); err != nil {
@@ -33,7 +41,7 @@ func (a *applier) provision(name string) error {
 func (a *applier) node(name string) error {
 	f := a.fields("node " + name)
 	defer f.done()
-	if a.NodeNamed(name) != 0 {
+	if a.NodeNamed(name) != 0 || f.gone(events.EntityNode, name, "retired") {
 		return nil
 	}
 	f.note(Created, "")
@@ -44,6 +52,9 @@ func (a *applier) provider(name string) error {
 	f, want := a.fields("provider "+name), a.c.Manifest.Providers[name]
 	defer f.done()
 	r := a.ProviderNamed(name)
+	if r == 0 && f.gone(events.EntityProvider, name, "retired") {
+		return nil
+	}
 	if r == 0 {
 		f.note(Created, "%s on %s", want.Provision, want.Node)
 		return RegisterProvider{Name: name, Provision: want.Provision, Node: want.Node, Endpoint: want.Endpoint,
@@ -63,12 +74,12 @@ func (a *applier) provider(name string) error {
 }
 
 func (a *applier) providerFields(f *fields, p *projections.Provider, want manifest.Provider) error {
-	node, err := a.liveNode(want.Node)
+	nodeID, err := a.nodeID(want.Node)
 	if err != nil {
 		return err
 	}
 	has := func(field, present string) projections.Base { return a.BaseOfProvider(p, field, present) }
-	nodeID, here := a.Node(node).ID.String(), a.Node(p.Node).ID.String()
+	here := a.Node(p.Node).ID.String()
 	moves := f.differs("node", nodeID, here, has(projections.FieldNode, here), a.nameOf)
 	u := UpdateProvider{Provider: p.Name}
 	endpoint := p.Endpoint
@@ -132,7 +143,7 @@ func (a *applier) defaultOf(index string) error {
 	if err != nil {
 		return err
 	}
-	provider, err := find.Provider(want.Provider)
+	id, err := a.providerID(want.Provider)
 	if err != nil {
 		return err
 	}
@@ -146,7 +157,7 @@ func (a *applier) defaultOf(index string) error {
 		have = p.NodeDefaults[node]
 	}
 	base := a.BaseOfDefault(p, node)
-	id, now := a.Provider(provider).ID.String(), ""
+	now := ""
 	if have.Provider != 0 {
 		now = a.Provider(have.Provider).ID.String()
 	}
@@ -163,6 +174,9 @@ func (a *applier) module(name string) error {
 	defer f.done()
 	c := DeclareModule{Name: name, Module: a.c.Manifest.Modules[name]}
 	r := a.ModuleNamed(name)
+	if r == 0 && f.gone(events.EntityModule, name, "removed") {
+		return nil
+	}
 	if r == 0 {
 		f.note(Created, "%s", count(len(c.Requires)+len(c.Embeds), "slot"))
 		return c.Decide(a.Tx)
@@ -181,4 +195,63 @@ func (a *applier) module(name string) error {
 	}
 	f.detail = []string{"declared anew"}
 	return c.Decide(a.Tx)
+}
+
+// narrow gives provisions mesh scope, once their providers are as the manifest
+// says.
+func (a *applier) narrow(name string) error {
+	p := a.ProvisionNamed(name)
+	if p == 0 || a.Provision(p).Scope == events.ScopeMesh || a.c.Manifest.Provisions[name].Scope != string(events.ScopeMesh) {
+		return nil
+	}
+	a.narrowing = true
+	defer func() { a.narrowing = false }()
+	return a.provision(name)
+}
+
+// cordonedFirst orders providers so that one takes over after the other was
+// cordoned.
+func (a *applier) cordonedFirst() []string {
+	names := sortedKeys(a.c.Manifest.Providers)
+	slices.SortStableFunc(names, func(x, y string) int {
+		cx, cy := a.c.Manifest.Providers[x].Cordoned, a.c.Manifest.Providers[y].Cordoned
+		switch {
+		case cx == cy:
+			return 0
+		case cx:
+			return -1
+		}
+		return 1
+	})
+	return names
+}
+
+// providerID is the id of the provider a manifest names; that of one that a
+// command has retired since a manifest created it, too: what still names it may
+// be unchanged.
+func (a *applier) providerID(name string) (string, error) {
+	if a.ProviderNamed(name) == 0 {
+		if g, ok := a.Gone(events.EntityProvider, name); ok {
+			return g.ID.String(), nil
+		}
+	}
+	r, err := Finder{a.State}.Provider(name)
+	if err != nil {
+		return "", err
+	}
+	return a.Provider(r).ID.String(), nil
+}
+
+// nodeID is providerID for nodes.
+func (a *applier) nodeID(name string) (string, error) {
+	if a.NodeNamed(name) == 0 {
+		if g, ok := a.Gone(events.EntityNode, name); ok {
+			return g.ID.String(), nil
+		}
+	}
+	r, err := a.liveNode(name)
+	if err != nil {
+		return "", err
+	}
+	return a.Node(r).ID.String(), nil
 }

@@ -40,12 +40,12 @@ func (f *fields) differs(field, want, have string, base projections.Base, show f
 		show = orEmpty
 	}
 	switch {
-	case f.a.c.TakeOver || base.Known && base.Value == have:
-		f.note(Changed, "%s %s → %s", field, show(have), show(want))
-		return true
 	case base.Known && base.Value == want:
 		f.note(Kept, "%s %s (by %s, sequence %d)", field, show(have), base.By, base.Seq)
 		return false
+	case f.a.c.TakeOver || base.Known && base.Value == have:
+		f.note(Changed, "%s %s → %s", field, show(have), show(want))
+		return true
 	}
 	why := fmt.Sprintf("%s: manifest %s, ledger %s", field, show(want), show(have))
 	if base.Known {
@@ -71,4 +71,15 @@ func (a *applier) nameOf(text string) string {
 		return orEmpty(text)
 	}
 	return a.NameOf(id)
+}
+
+// gone notes an object that a manifest created and a command ended: a manifest
+// that still has it says nothing new. --take-over makes it anew.
+func (f *fields) gone(entity events.Entity, name, how string) bool {
+	g, ok := f.a.Gone(entity, name)
+	if !ok || f.a.c.TakeOver {
+		return false
+	}
+	f.note(Kept, "%s (by %s, sequence %d)", how, g.By, g.Seq)
+	return true
 }

@@ -207,7 +207,9 @@ func TestApplyNeedsPrune(t *testing.T) {
 	w.must(ApplyManifest{Manifest: small()})
 	m := small()
 	m.Modules["wiki"] = manifest.Module{Requires: map[string]manifest.Requirement{"store": {Provision: "pg"}}}
-	w.applied(ApplyManifest{Manifest: m}, map[string]string{"module wiki": Changed, "assignment wiki": NeedsPrune})
+	w.applied(ApplyManifest{Manifest: m}, map[string]string{"module wiki": Changed, "assignment wiki": NeedsRebind})
+	w.must(ResolveAssignment{Assignment: "wiki"})
+	w.applied(ApplyManifest{Manifest: m}, map[string]string{"assignment wiki": NeedsPrune})
 	w.bound("wiki/db", "pg-alpha", events.RuleCoLocated)
 }
 

@@ -147,16 +147,29 @@ func (c CreateAssignment) create(t *Tx, m *projections.Module, node projections.
 		return err
 	}
 	created := t.Seq
-	fix := fmt.Sprintf("bindery assignment create %s --node %s --name %s", m.Name, t.Node(node).Name, c.Name)
 	for i := range m.Slots {
 		d := &m.Slots[i]
 		n := need{node: node, slot: d, choice: chosen[d.Name], choiceSeq: created, declSeq: m.Seq,
-			path: c.Name + "/" + d.Name, flag: "--bind " + d.Name + "=", fix: fix}
+			path: c.Name + "/" + d.Name, flag: "--bind " + d.Name + "=", fix: c.line(t, m, node, d.Name)}
+		if t.origin == events.OriginManifest {
+			n.flag, n.fix = "bind: "+d.Name+": ", "in the manifest, under assignments, "+c.Name+":"
+		}
 		if _, err := t.bindPending(id, d, e.Slots[d.Name], n); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// line is the command line that asks for c, but for the choice of one slot.
+func (c CreateAssignment) line(t *Tx, m *projections.Module, node projections.NodeRef, but string) string {
+	out := fmt.Sprintf("bindery assignment create %s --node %s --name %s", m.Name, t.Node(node).Name, c.Name)
+	for _, slot := range sortedKeys(c.Bind) {
+		if slot != but {
+			out += " --bind " + slot + "=" + c.Bind[slot]
+		}
+	}
+	return out
 }
 
 // bindPending runs the ladder for a slot that nothing serves and binds it; an
@@ -165,6 +178,9 @@ func (t *Tx) bindPending(assignment events.ID, d *projections.Slot, binding even
 	o, refusal := resolve(t.State, n, nil)
 	if refusal != nil {
 		if refusal.Code == NoProvider && d.Optional {
+			if len(t.events) == 0 { // on creation it is no news
+				t.warn("%s stays pending: %s", n.path, refusal.Why)
+			}
 			return false, nil
 		}
 		return false, refusal
@@ -257,10 +273,16 @@ func (t *Tx) serve(f FoundSlot, o outcome) error {
 	if from == to {
 		return nil
 	}
-	if !from.Provider.IsZero() {
-		t.warn("%s/%s leaves %s; its data does not move by itself", a.Name, f.Name, t.Provider(b.Provider).Name)
-	}
+	t.warn("%s/%s leaves %s; its data does not move by itself", a.Name, f.Name, t.leaving(b))
 	return t.emit(b.ID, &events.BindingRebound{Assignment: a.ID, Slot: f.Name, From: from, To: to, Rule: o.rule, Basis: o.basis})
+}
+
+// leaving is what a binding is about to leave, for people.
+func (t *Tx) leaving(b *projections.Binding) string {
+	if b.Provider == 0 {
+		return "its own instance"
+	}
+	return t.Provider(b.Provider).Name
 }
 
 // Decide implements Command.

@@ -64,7 +64,7 @@ func (d drain) begin() error {
 		}
 	}
 	if to.State == projections.Cordoned {
-		if err := d.roomFor(to.Provision, d.to, to.Name, ""); err != nil {
+		if err := d.roomFor(to.Provision, d.to, to.Name, "bindery provider drain THE-ACTIVE-ONE --to "+to.Name); err != nil {
 			return err
 		}
 		if err := d.emit(to.ID, &events.ProviderUncordoned{}); err != nil {
@@ -74,10 +74,16 @@ func (d drain) begin() error {
 	if err := d.defaults(); err != nil {
 		return err
 	}
+	if n := len(from.Bindings); n > 0 {
+		d.warn("%s to %s; the data of %s does not move by itself", goes(n, "slot"), to.Name, from.Name)
+	}
 	for _, m := range d.ModuleNames(from.Modules) {
 		d.warn("module %s names %s itself and is not changed", m, from.Name)
 	}
 	d.more = d.left() > 0
+	if d.Whole && d.more {
+		return d.step()
+	}
 	return nil
 }
 
@@ -87,7 +93,7 @@ func (d drain) check() error {
 	r := refuse(VersionUnsatisfied, fmt.Sprintf("%s cannot take over from %s", to.Name, from.Name), "",
 		"bindery provider show "+to.Name)
 	seen := map[projections.BindingRef]bool{}
-	for _, refs := range [][]projections.BindingRef{from.Bindings, from.Choices, from.Overrides} {
+	for _, refs := range [][]projections.BindingRef{from.Bindings, from.Choices, from.Overrides, from.Memories} {
 		for _, b := range refs {
 			slot := d.Declared(d.Binding(b))
 			if slot == nil || seen[b] {
@@ -151,11 +157,30 @@ func (d drain) step() error {
 			fmt.Sprintf("bindery provider drain %s --to %s", from.Name, to.Name))
 	}
 	for d.left() > 0 && len(d.events)+perSlot <= d.limit {
+		if err := d.meets(d.next()); err != nil {
+			return err
+		}
 		if err := d.slot(d.next()); err != nil {
 			return err
 		}
 	}
 	d.more = d.left() > 0
+	return nil
+}
+
+// meets checks again, as step 0 did, that a slot may move: it may have changed
+// since.
+func (d drain) meets(r projections.BindingRef) error {
+	b := d.Binding(r)
+	if slot := d.Declared(b); slot != nil {
+		if code, fault := unmet(slot, d.Provider(d.to)); fault != "" {
+			return refuse(code, fmt.Sprintf("%s cannot move to %s", d.SlotPath(b), d.Provider(d.to).Name), fault,
+				"bindery explain "+d.SlotPath(b))
+		}
+	}
+	if b.Override != 0 && d.Override(b.Override).Provider == d.from {
+		return d.needReason("changing the override of " + d.SlotPath(b))
+	}
 	return nil
 }
 

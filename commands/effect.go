@@ -59,7 +59,9 @@ func EffectOf(s *projections.State, evs []events.Event) Effect {
 		case *events.BindingRebound:
 			change.From, change.To, change.Rule = s.TargetName(p.From), s.TargetName(p.To), p.Rule
 		case *events.BindingReleased:
-			change.From = s.TargetName(p.From)
+			if change.From = s.TargetName(p.From); change.From == "" {
+				continue // nothing served it
+			}
 		default:
 			continue
 		}

@@ -181,7 +181,7 @@ func TestOverrideMemory(t *testing.T) {
 		t.Fatalf("candidates: %+v", r.Candidates)
 	}
 	w.wrote(w.must(ClearOverride{Slot: "wiki/db", Keep: true}), "override.cleared", "assignment.choice-set")
-	w.bound("wiki/db", "pg-beta", events.RuleOverride)
+	w.bound("wiki/db", "pg-beta", events.RuleAssignment)
 	w.replay()
 }
 
@@ -352,6 +352,32 @@ func TestRetireNode(t *testing.T) {
 	}
 	w.must(EndAssignment{"wiki"}, ClearDefault{"postgres-database", "alpha"}, RetireProvider{Provider: "pg-alpha"}, RetireNode{Node: "alpha"})
 	w.refused(NodeNotFound, RegisterProvider{Name: "x", Provision: "postgres-database", Node: "alpha", Endpoint: "a:1"})
+	w.replay()
+}
+
+// Kind: the printed order stops at what leads there from other nodes.
+func TestRetireNodeServingOthers(t *testing.T) {
+	order := func(w *world) string {
+		var out []string
+		for _, c := range w.refused(NodeInUse, RetireNode{Node: "alpha"}).Candidates {
+			out = append(out, strings.TrimPrefix(c.Flag, "bindery "))
+		}
+		return strings.Join(out, ",")
+	}
+	w := twoNodes(t)
+	w.must(CreateAssignment{Module: "wiki", Node: "alpha"}, SetDefault{Provision: "postgres-database", Provider: "pg-alpha"},
+		SetDefault{Provision: "postgres-database", Provider: "pg-alpha", Node: "beta"})
+	if got, want := order(w), "assignment end wiki,provision default postgres-database --clear,"+
+		"provision default postgres-database --clear --node beta,provider retire pg-alpha"; got != want {
+		t.Fatalf("order: %s", got)
+	}
+	w.must(CreateAssignment{Module: "wiki", Node: "beta", Name: "far", Bind: map[string]string{"db": "pg-alpha"}})
+	if got, want := order(w), "assignment end wiki,provider drain pg-alpha --to OTHER,provider retire pg-alpha"; got != want {
+		t.Fatalf("order: %s", got)
+	}
+	w.must(EndAssignment{"wiki"})
+	w.drain("pg-alpha", "pg-beta", "")
+	w.must(RetireProvider{Provider: "pg-alpha"}, RetireNode{Node: "alpha"})
 	w.replay()
 }
 

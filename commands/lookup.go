@@ -89,13 +89,19 @@ type FoundSlot struct {
 	Name       string
 	Binding    projections.BindingRef // 0 where no event has spoken of the slot
 	Decl       *projections.Slot      // nil where it is no longer declared
+	// Fix is the command a refusal about the slot offers with --provider; empty:
+	// binding rebind.
+	Fix string
 }
 
 // Slot finds assignment/slot, or a binding by id.
 func (f Finder) Slot(text string) (FoundSlot, error) {
 	name, slot, ok := strings.Cut(text, "/")
 	if !ok {
-		return f.slotByID(text)
+		if looksLikeID(text) {
+			return f.slotByID(text)
+		}
+		return FoundSlot{}, f.noSlot(text)
 	}
 	r, err := f.Assignment(name)
 	if err != nil {
@@ -118,12 +124,28 @@ func (f Finder) Slot(text string) (FoundSlot, error) {
 	return out, nil
 }
 
+// noSlot says that a slot is written assignment/slot.
+func (f Finder) noSlot(text string) error {
+	r := refuse(BindingNotFound, fmt.Sprintf("%q is no slot", clip(text)), "a slot is written ASSIGNMENT/SLOT", "bindery binding list")
+	if a := f.AssignmentNamed(text); a != 0 {
+		for _, v := range f.BindingViews(f.State.Assignment(a)) {
+			r.Candidates = append(r.Candidates, Candidate{Name: text + "/" + v.Slot, Why: "a slot of it"})
+		}
+		r.Fix = "bindery assignment show " + text
+	}
+	return r
+}
+
 func (f Finder) slotByID(text string) (FoundSlot, error) {
 	i, err := f.byID(refKind{events.EntityBinding, BindingNotFound}, text)
 	if err != nil {
 		return FoundSlot{}, err
 	}
 	b := f.State.Binding(projections.BindingRef(i))
+	if b.Released {
+		return FoundSlot{}, refuse(BindingNotFound, "the binding of "+f.SlotPath(b)+" is released",
+			fmt.Sprintf("at sequence %d", b.Seq), "bindery assignment show "+f.State.Assignment(b.Assignment).Name)
+	}
 	return FoundSlot{Assignment: b.Assignment, Name: f.SlotName(b), Binding: projections.BindingRef(i), Decl: f.Declared(b)}, nil
 }
 
@@ -145,7 +167,7 @@ func (f Finder) byID(k refKind, text string) (uint32, error) {
 		return 0, f.notFound(k, text, f.names(k))
 	}
 	r := refuse(k.code, fmt.Sprintf("%q is part of %d %s ids", text, len(ids), k.entity), "it must fit one alone", "")
-	for _, id := range ids {
+	for _, id := range ids[:min(len(ids), MaxCandidates)] {
 		r.Candidates = append(r.Candidates, Candidate{Name: id.String(), Why: "fits"})
 	}
 	return 0, r
@@ -180,6 +202,16 @@ func (f Finder) notFound(k refKind, text string, names []string) error {
 			r.Why = fmt.Sprintf("the %s that bore this name is called %s now", k.entity, b.Name)
 			id := b.ID
 			r.Candidates = append(r.Candidates, Candidate{Name: b.Name, ID: &id, Why: "bore the name before"})
+			return r
+		}
+	}
+	if k.entity == events.EntityProvider {
+		if gone := f.RetiredProviders(text); len(gone) > 0 {
+			r.Why = "the provider of that name is retired; its id still finds it"
+			for _, p := range gone {
+				id := f.State.Provider(p).ID
+				r.Candidates = append(r.Candidates, Candidate{Name: text, ID: &id, Why: fmt.Sprintf("retired at sequence %d", f.State.Provider(p).StateSeq)})
+			}
 			return r
 		}
 	}

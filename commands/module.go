@@ -61,17 +61,16 @@ func (c DeclareModule) payload(t *Tx) (*events.ModuleDeclared, error) {
 	if err := events.CheckName(c.Name); err != nil {
 		return nil, invalid(err)
 	}
-	f := Finder{t.State}
 	for _, slot := range sortedKeys(c.Requires) {
 		in := c.Requires[slot]
-		provision, err := f.Provision(in.Provision)
+		provision, err := t.liveProvision(in.Provision)
 		if err != nil {
 			return nil, err
 		}
 		out := events.Requirement{Provision: t.Provision(provision).ID, Version: in.Version,
 			Features: events.SortFeatures(in.Features), Optional: in.Optional}
 		if in.Provider != "" {
-			r, err := f.Provider(in.Provider)
+			r, _, err := t.liveProvider(in.Provider)
 			if err != nil {
 				return nil, err
 			}
@@ -89,7 +88,7 @@ func (c DeclareModule) payload(t *Tx) (*events.ModuleDeclared, error) {
 	}
 	for _, slot := range sortedKeys(c.Embeds) {
 		in := c.Embeds[slot]
-		provision, err := f.Provision(in.Provision)
+		provision, err := t.liveProvision(in.Provision)
 		if err != nil {
 			return nil, err
 		}
@@ -109,29 +108,35 @@ func (c DeclareModule) payload(t *Tx) (*events.ModuleDeclared, error) {
 	return p, nil
 }
 
-// slotsFree refuses another provision for a slot that is bound somewhere.
+// slotsFree refuses a provision for a slot that is bound as another one
+// somewhere: also a slot that was not declared for a while. Slots whose
+// provision stays as it is need no look.
 func (t *Tx) slotsFree(m *projections.Module, p *events.ModuleDeclared) error {
-	for i := range m.Slots {
-		old := &m.Slots[i]
-		now, declared := p.Requires[old.Name]
-		provision := now.Provision
-		if e, ok := p.Embeds[old.Name]; ok {
-			provision, declared = e.Provision, true
-		}
-		if !declared || provision == t.Provision(old.Provision).ID {
+	want := map[string]events.ID{}
+	for slot, r := range p.Requires {
+		want[slot] = r.Provision
+	}
+	for slot, e := range p.Embeds {
+		want[slot] = e.Provision
+	}
+	for _, slot := range sortedKeys(want) {
+		if old := m.Slot(slot); old != nil && t.Provision(old.Provision).ID == want[slot] {
 			continue
 		}
 		var bound []string
+		as := ""
 		for _, r := range m.Assignments {
 			a := t.Assignment(r)
-			if b := t.BindingOf(a, old.Name); b != 0 && !t.Binding(b).Pending() {
-				bound = append(bound, a.Name+"/"+old.Name)
+			b := t.BindingOf(a, slot)
+			if b == 0 || t.Binding(b).Pending() || t.Provision(t.Binding(b).Provision).ID == want[slot] {
+				continue
 			}
+			bound, as = append(bound, a.Name+"/"+slot), t.Provision(t.Binding(b).Provision).Name
 		}
 		if len(bound) > 0 {
-			return refuse(SlotInUse, fmt.Sprintf("slot %s of %s cannot change its provision", old.Name, m.Name),
-				fmt.Sprintf("it is bound as %[2]s for %[1]s; declare a slot of another name", count(len(bound), "assignment"),
-					t.Provision(old.Provision).Name), "bindery module show "+m.Name).of("bound", bound)
+			return refuse(SlotInUse, fmt.Sprintf("slot %s of %s cannot change its provision", slot, m.Name),
+				fmt.Sprintf("it is bound as %s for %s; declare a slot of another name", as, count(len(bound), "assignment")),
+				"bindery module show "+m.Name).of("bound", bound)
 		}
 	}
 	return nil

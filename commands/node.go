@@ -1,9 +1,11 @@
 package commands
 
 import (
+	"slices"
 	"time"
 
 	"bindery/events"
+	"bindery/projections"
 )
 
 // CreateMesh begins a ledger.
@@ -111,6 +113,7 @@ func (c RetireNode) Decide(t *Tx) error {
 				Flag: "bindery provision default " + d + " --clear --node " + n.Name})
 		}
 		for _, p := range t.ProviderNames(n.Providers) {
+			refusal.Candidates = append(refusal.Candidates, t.fromElsewhere(r, p)...)
 			refusal.Candidates = append(refusal.Candidates, Candidate{Name: p, Why: "a provider there", Flag: "bindery provider retire " + p})
 		}
 		refusal.Fix = refusal.Candidates[0].Flag
@@ -124,6 +127,40 @@ func (c RetireNode) Decide(t *Tx) error {
 		}
 	}
 	return t.emit(n.ID, &events.NodeRetired{Forced: inUse})
+}
+
+// fromElsewhere is what would keep a provider from being retired when nothing
+// else is left on its node, with the commands that end it.
+func (t *Tx) fromElsewhere(node projections.NodeRef, provider string) []Candidate {
+	r := t.ProviderNamed(provider)
+	p := t.Provider(r)
+	var out []Candidate
+	for _, m := range t.ModuleNames(p.Modules) {
+		out = append(out, Candidate{Name: m, Why: "a module that names " + provider + ": declare it without", Flag: "bindery module show " + m})
+	}
+	elsewhere := func(b projections.BindingRef) bool { return t.Assignment(t.Binding(b).Assignment).Node != node }
+	for _, refs := range [][]projections.BindingRef{p.Bindings, p.Choices, p.Overrides, p.Memories} {
+		if slices.ContainsFunc(refs, elsewhere) {
+			return append(out, Candidate{Name: provider, Why: "a provider there that serves other nodes, too",
+				Flag: "bindery provider drain " + provider + " --to OTHER"}) // defaults go along
+		}
+	}
+	v := t.Provision(p.Provision)
+	clear := "bindery provision default " + v.Name + " --clear"
+	if v.Default.Provider == r {
+		out = append(out, Candidate{Name: v.Name, Why: "the mesh's default is " + provider, Flag: clear})
+	}
+	var nodes []string
+	for n, d := range v.NodeDefaults {
+		if d.Provider == r && n != node {
+			nodes = append(nodes, t.Node(n).Name)
+		}
+	}
+	slices.Sort(nodes)
+	for _, n := range nodes {
+		out = append(out, Candidate{Name: v.Name, Why: "the default on " + n + " is " + provider, Flag: clear + " --node " + n})
+	}
+	return out
 }
 
 // taken is the refusal of a name that a live entity bears.

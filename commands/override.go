@@ -36,6 +36,7 @@ func (c SetOverride) Decide(t *Tx) error {
 	}
 	a := t.Assignment(f.Assignment)
 	path := a.Name + "/" + f.Name
+	f.Fix = "bindery override set " + path + " --reason TEXT"
 	if err := t.needReason("an override"); err != nil {
 		return err
 	}
@@ -79,6 +80,7 @@ func (c ClearOverride) Decide(t *Tx) error {
 		return err
 	}
 	path := t.Assignment(f.Assignment).Name + "/" + f.Name
+	f.Fix = "bindery override clear " + path
 	if boolCount(c.ReResolve, c.Provider != "", c.Keep) > 1 {
 		return refuse(Usage, "what "+path+" shall have is said twice", "one of --re-resolve, --provider and --keep goes", "")
 	}
@@ -103,6 +105,10 @@ func (c ClearOverride) Decide(t *Tx) error {
 
 // keep makes what is bound the choice.
 func (t *Tx) keep(f FoundSlot, path string) error {
+	if f.Decl.Kind == projections.Embeds {
+		return refuse(EmbedNotReplaceable, path+" cannot keep what it has without an override",
+			"the module ships its own instance, and only an override takes its place", f.Fix)
+	}
 	b := t.Binding(f.Binding)
 	if b.Provider == 0 {
 		return refuse(NoProvider, path+" cannot keep what it has", "no provider serves it", "bindery override clear "+path+" --re-resolve")
@@ -113,12 +119,14 @@ func (t *Tx) keep(f FoundSlot, path string) error {
 // restore brings back what lay under the override.
 func (t *Tx) restore(f FoundSlot, under events.Memory, path string) error {
 	l := ladder{s: t.State, n: needOf(t.State, f), provision: t.Provision(f.Decl.Provision)}
-	l.n.fix = "bindery override clear " + path
 	switch {
 	case under.Target.IsZero():
+		fix := f.Fix + " --keep"
+		if f.Decl.Kind == projections.Embeds {
+			fix = f.Fix + " --re-resolve"
+		}
 		return l.choose(refuse(NoProvider, "there is nothing to restore for "+path,
-			"nothing served it before the override; say what shall now: --re-resolve, --keep or --provider",
-			"bindery override clear "+path+" --re-resolve"))
+			"nothing served it before the override; say what shall now: --re-resolve, --keep or --provider", fix))
 	case under.Target.Embedded:
 		if f.Decl.Kind != projections.Embeds {
 			return l.choose(refuse(SlotNotDeclared, "what served "+path+" before cannot be restored",
@@ -128,9 +136,10 @@ func (t *Tx) restore(f FoundSlot, under events.Memory, path string) error {
 	}
 	r := projections.ProviderRef(t.ByID(events.EntityProvider, under.Target.Provider))
 	if f.Decl.Kind == projections.Embeds {
-		return refuse(SlotInUse, "what served "+path+" before cannot be restored",
-			"it was "+t.Provider(r).Name+", and the module ships its own instance now",
-			"bindery override clear "+path+" --re-resolve")
+		out := refuse(SlotInUse, "what served "+path+" before cannot be restored",
+			"it was "+t.Provider(r).Name+", and the module ships its own instance now", f.Fix+" --re-resolve")
+		out.Candidates = append(out.Candidates, Candidate{Name: "embedded", Why: "the module's own instance", Flag: "--re-resolve"})
+		return out
 	}
 	if t.Binding(f.Binding).Provider != r {
 		if code, fault := ineligible(t.State, f.Decl, r); fault != "" {

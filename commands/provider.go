@@ -89,8 +89,7 @@ func (c RegisterProvider) Decide(t *Tx) error {
 	if r := t.ProviderNamed(c.Name); r != 0 {
 		return taken("provider", c.Name, t.Provider(r).ID)
 	}
-	f := Finder{t.State}
-	provision, err := f.Provision(c.Provision)
+	provision, err := t.liveProvision(c.Provision)
 	if err != nil {
 		return err
 	}
@@ -99,8 +98,7 @@ func (c RegisterProvider) Decide(t *Tx) error {
 		return err
 	}
 	if !c.Cordoned {
-		if err := t.roomFor(provision, 0, c.Name, fmt.Sprintf(
-			"bindery provider register %s --provision %s --node %s --endpoint %s --cordoned", c.Name, c.Provision, c.Node, c.Endpoint)); err != nil {
+		if err := t.roomFor(provision, 0, c.Name, c.line()+" --cordoned"); err != nil {
 			return err
 		}
 	}
@@ -109,6 +107,18 @@ func (c RegisterProvider) Decide(t *Tx) error {
 	}
 	return t.emit(t.NewID(), &events.ProviderRegistered{Name: c.Name, Provision: t.Provision(provision).ID,
 		Node: t.Node(node).ID, Endpoint: c.Endpoint, Version: c.Version, Features: c.Features, Cordoned: c.Cordoned})
+}
+
+// line is the command line that asks for c.
+func (c RegisterProvider) line() string {
+	out := fmt.Sprintf("bindery provider register %s --provision %s --node %s --endpoint %s", c.Name, c.Provision, c.Node, c.Endpoint)
+	if c.Version != "" {
+		out += " --version " + c.Version
+	}
+	for _, f := range c.Features {
+		out += " --feature " + f
+	}
+	return out
 }
 
 // checkServer checks what a provider is like, and sorts its features.
@@ -164,16 +174,16 @@ func (t *Tx) roomFor(provision projections.ProvisionRef, self projections.Provid
 
 // endpointFree refuses an endpoint that another provider of the provision has.
 func (t *Tx) endpointFree(provision projections.ProvisionRef, self projections.ProviderRef, endpoint string) error {
-	for _, p := range t.Provision(provision).Providers {
-		if o := t.Provider(p); p != self && o.Endpoint == endpoint {
-			r := refuse(EndpointTaken, "endpoint "+endpoint+" is taken",
-				"provider "+o.Name+" of the same provision answers there", "bindery provider show "+o.Name)
-			id := o.ID
-			r.Candidates = append(r.Candidates, Candidate{Name: o.Name, ID: &id, Node: t.Node(o.Node).Name, Why: "has the endpoint"})
-			return r
-		}
+	r := t.At(provision, endpoint)
+	if r == 0 || r == self {
+		return nil
 	}
-	return nil
+	o := t.Provider(r)
+	refusal := refuse(EndpointTaken, "endpoint "+endpoint+" is taken",
+		"provider "+o.Name+" of the same provision answers there", "bindery provider show "+o.Name)
+	id := o.ID
+	refusal.Candidates = append(refusal.Candidates, Candidate{Name: o.Name, ID: &id, Node: t.Node(o.Node).Name, Why: "has the endpoint"})
+	return refusal
 }
 
 func (t *Tx) liveNode(text string) (projections.NodeRef, error) {

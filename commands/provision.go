@@ -81,7 +81,7 @@ func (c DefineProvision) Decide(t *Tx) error {
 
 // Decide implements Command.
 func (c RescopeProvision) Decide(t *Tx) error {
-	r, err := Finder{t.State}.Provision(c.Provision)
+	r, err := t.liveProvision(c.Provision)
 	if err != nil {
 		return err
 	}
@@ -119,9 +119,10 @@ func (c RemoveProvision) Decide(t *Tx) error {
 	if v.Removed {
 		return nil
 	}
-	if len(v.Providers)+len(v.Modules) > 0 || v.Default.Provider != 0 || len(t.defaultNodes(r)) > 0 {
+	if len(v.Providers)+len(v.Modules)+v.Bindings > 0 || v.Default.Provider != 0 || len(t.defaultNodes(r)) > 0 {
 		refusal := refuse(ProvisionInUse, "provision "+v.Name+" is in use",
-			count(len(v.Providers), "provider")+" and "+count(len(v.Modules), "module")+" refer to it", "bindery provision show "+v.Name)
+			count(len(v.Providers), "provider")+", "+count(len(v.Modules), "module")+" and "+count(v.Bindings, "binding")+" refer to it",
+			"bindery provision show "+v.Name)
 		return refusal.of("a provider of it", t.ProviderNames(v.Providers)).of("a module with a slot of it", t.ModuleNames(v.Modules))
 	}
 	return t.emit(v.ID, &events.ProvisionRemoved{})
@@ -130,7 +131,7 @@ func (c RemoveProvision) Decide(t *Tx) error {
 // Decide implements Command.
 func (c SetDefault) Decide(t *Tx) error {
 	f := Finder{t.State}
-	r, err := f.Provision(c.Provision)
+	r, err := t.liveProvision(c.Provision)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (c SetDefault) Decide(t *Tx) error {
 // Decide implements Command.
 func (c ClearDefault) Decide(t *Tx) error {
 	f := Finder{t.State}
-	r, err := f.Provision(c.Provision)
+	r, err := t.liveProvision(c.Provision)
 	if err != nil {
 		return err
 	}
@@ -190,6 +191,16 @@ func (c ClearDefault) Decide(t *Tx) error {
 		return nil
 	}
 	return t.emit(v.ID, &events.DefaultCleared{Node: nodeID, Provider: t.Provider(old.Provider).ID})
+}
+
+// liveProvision finds a provision that is not removed.
+func (t *Tx) liveProvision(text string) (projections.ProvisionRef, error) {
+	r, err := Finder{t.State}.Provision(text)
+	if err == nil && t.Provision(r).Removed {
+		return 0, refuse(ProvisionNotFound, "provision "+t.Provision(r).Name+" is removed", fmt.Sprintf("at sequence %d", t.Provision(r).Seq),
+			"bindery provision list")
+	}
+	return r, err
 }
 
 // active lists the active providers of a provision.

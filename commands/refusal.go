@@ -93,7 +93,7 @@ const (
 var exitCodes = map[Code]int{
 	NameInvalid: ExitUsage, NameReserved: ExitUsage, EndpointInvalid: ExitUsage, VersionInvalid: ExitUsage,
 	FeatureInvalid: ExitUsage, SecretInLedger: ExitUsage, ManifestInvalid: ExitUsage, Usage: ExitUsage,
-	TooLarge: ExitUsage, ReasonRequired: ExitUsage, ManifestUnreadable: ExitUsage,
+	TooLarge: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, ManifestUnreadable: ExitUsage,
 
 	NodeNotFound: ExitNotFound, ProvisionNotFound: ExitNotFound, ProviderNotFound: ExitNotFound,
 	ModuleNotFound: ExitNotFound, AssignmentNotFound: ExitNotFound, BindingNotFound: ExitNotFound,
@@ -177,6 +177,14 @@ func stays(n int, what string) string {
 		return count(n, what) + " stays"
 	}
 	return count(n, what) + " stay"
+}
+
+// goes is "1 slot goes", "3 slots go".
+func goes(n int, what string) string {
+	if n == 1 {
+		return count(n, what) + " goes"
+	}
+	return count(n, what) + " go"
 }
 
 func quoteList(names []string) string {

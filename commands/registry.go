@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"bindery/projections"
 )
@@ -91,6 +90,15 @@ type Query interface {
 	Answer(s *projections.State) (any, error)
 }
 
+// Answer puts q to s. A refusal repeats no secret that q carries.
+func Answer(s *projections.State, q Query) (any, error) {
+	v, err := q.Answer(s)
+	if err != nil {
+		return nil, withoutSecret(q, err)
+	}
+	return v, nil
+}
+
 var queries = map[string]func(json.RawMessage) (Query, error){}
 
 func registerQuery[Q Query]() {
@@ -128,9 +136,3 @@ func strict(args json.RawMessage, into any) error {
 	}
 	return nil
 }
-
-// series are the verbs whose commands go on in further ones (Effect.More).
-var series = []string{DrainProvider{}.Verb(), ApplyManifest{}.Verb()}
-
-// IsSeries reports whether a command may go on in further ones.
-func IsSeries(c Command) bool { return slices.Contains(series, c.Verb()) }

@@ -28,6 +28,9 @@ func needOf(s *projections.State, f FoundSlot) need {
 	a := s.Assignment(f.Assignment)
 	n := need{node: a.Node, slot: f.Decl, declSeq: s.Module(a.Module).Seq, path: a.Name + "/" + f.Name, flag: "--provider "}
 	n.fix = "bindery binding rebind " + n.path
+	if f.Fix != "" {
+		n.fix = f.Fix
+	}
 	if f.Binding != 0 {
 		b := s.Binding(f.Binding)
 		n.choice, n.choiceSeq = b.Choice, b.ChoiceSeq
@@ -210,14 +213,21 @@ func (l *ladder) noProvider() *Refusal {
 }
 
 // choose lists every provider of the provision with the rule that excludes it
-// or the flag that chooses it, and a fix that chooses the first.
+// or the flag that chooses it, and a fix that chooses the first on the
+// consumer's node, or the first.
 func (l *ladder) choose(r *Refusal) *Refusal {
-	for _, c := range candidates(l.s, l.n) {
+	near := r.Fix != "" // what the fix names is on the consumer's node
+	for i, c := range candidates(l.s, l.n) {
+		if i == MaxCandidates {
+			r.Candidates = append(r.Candidates, Candidate{Name: "…", Why: "and more; see bindery provider list"})
+			break
+		}
+		local := c.Node == l.s.Node(l.n.node).Name
 		if c.Eligible {
 			r.Candidates = append(r.Candidates, Candidate{Name: c.Provider, ID: &c.ID, Node: c.Node,
 				Why: c.Why, Flag: l.n.flag + c.Provider})
-			if r.Fix == "" && l.n.fix != "" {
-				r.Fix = l.n.fix + " " + l.n.flag + c.Provider
+			if l.n.fix != "" && (r.Fix == "" || local && !near) {
+				r.Fix, near = l.n.fix+" "+l.n.flag+c.Provider, local
 			}
 			continue
 		}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -32,6 +33,9 @@ type Env struct {
 	Reason      string
 	Command     events.ID
 	CommandHash events.CommandHash
+	// Whole decides all parts of a series at once, for a dry run; what comes out
+	// may be more than one batch takes.
+	Whole bool
 	// After is the stream's last sequence, where foreign messages lie behind the
 	// last event; 0 where none do.
 	After uint64
@@ -66,12 +70,32 @@ type Decision struct {
 func Decide(s *projections.State, c Command, env Env) (*Decision, error) {
 	mark := s.Begin()
 	tx := &Tx{State: s, Env: env, limit: MaxEvents, origin: events.OriginCommand, prefix: s.Chain}
+	if env.Whole {
+		tx.limit = maxWhole
+	}
 	d, err := tx.run(c)
 	if err != nil {
 		s.Rollback(mark)
-		return nil, err
+		return nil, withoutSecret(c, err)
 	}
 	return d, nil
+}
+
+// maxWhole bounds what one series may write in all.
+const maxWhole = 10_000_000
+
+// withoutSecret is the refusal of a command, or another one where the command's
+// arguments carry a secret: a refusal cites what was given.
+func withoutSecret(args any, refusal error) error {
+	text, err := json.Marshal(args)
+	if err != nil {
+		return refusal
+	}
+	if err := events.CheckNoSecret(string(text)); err != nil {
+		return refuse(SecretInLedger, "a value carries what looks like a secret", err.Error(),
+			"the same command with the value's plain form; secrets are referred to, never recorded")
+	}
+	return refusal
 }
 
 func (t *Tx) run(c Command) (*Decision, error) {
@@ -116,8 +140,11 @@ func (t *Tx) finish() (*Decision, error) {
 	chain := t.prefix
 	for i := range t.events {
 		e := &t.events[i]
-		e.N = len(t.events)
+		e.N, e.Continues = len(t.events), t.more
 		r, err := e.Encode(chain)
+		if errors.Is(err, events.ErrTooLarge) {
+			return nil, refuse(TooLarge, "the command is too large", err.Error(), "")
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func decodeHex(dst []byte, s string) bool {
 // chained are the ce-* headers this version writes, without ce-chain itself,
 // in the order they are hashed: bytewise by name.
 var chained = []string{
-	hActor, hBatch, hCommand, hCommandHash, hID, hOrigin, hReason, hSource, hSpecVersion, hTime, hType,
+	hActor, hBatch, hCommand, hCommandHash, hContinues, hID, hOrigin, hReason, hSource, hSpecVersion, hTime, hType,
 }
 
 // Link computes the chain value of the record r that follows the value prev in

@@ -13,6 +13,10 @@ import (
 // room for several below the server's usual limits.
 const MaxPayload = 256 << 10
 
+// ErrTooLarge is wrapped by the error of an Encode whose payload is larger than
+// MaxPayload.
+var ErrTooLarge = errors.New("the payload is too large")
+
 // ErrChain is wrapped by an error about a record whose stored chain value is
 // not the one its bytes and its predecessor give.
 var ErrChain = errors.New("the chain is broken")
@@ -31,7 +35,7 @@ func (e *Event) Encode(prev Chain) (Record, error) {
 		return Record{}, fmt.Errorf("encoding %s: %w", e.Type, err)
 	}
 	if len(data) > MaxPayload {
-		return Record{}, fmt.Errorf("encoding %s: payload of %d bytes; at most %d are allowed", e.Type, len(data), MaxPayload)
+		return Record{}, fmt.Errorf("encoding %s: %w: %d bytes, at most %d are allowed", e.Type, ErrTooLarge, len(data), MaxPayload)
 	}
 	r := Record{Seq: e.Seq, Subject: SubjectFor(e.MeshName, e.Type, e.Entity), Header: e.header(), Data: data}
 	e.Chain = prev.Link(e.Mesh, &r)

@@ -208,7 +208,7 @@ func TestEncodeRefuses(t *testing.T) {
 		big.Requires["s"+strings.Repeat("x", i%50)+string(rune('a'+i/50))] = Requirement{Provision: provisionID, Features: f}
 	}
 	e = sample(big)
-	if _, err := e.Encode(Chain{}); err == nil || !strings.Contains(err.Error(), "payload of") {
+	if _, err := e.Encode(Chain{}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a payload beyond MaxPayload: %v", err)
 	}
 }

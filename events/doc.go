@@ -34,7 +34,7 @@ absent.
 The envelope is a CloudEvents 1.0 message in binary content mode: each context
 attribute is a header, its name in lower case after "ce-" (CloudEvents, NATS
 protocol binding, sections 3.1.3.1 and 3.1.3.2). Every header stands there
-exactly once and is not empty; only ce-reason may be missing.
+exactly once and is not empty; only ce-reason and ce-continues may be missing.
 
 	ce-specversion  1.0
 	ce-type         bindery.<entity>.<event>.v<n>, n a decimal number from 1;
@@ -50,6 +50,8 @@ exactly once and is not empty; only ce-reason may be missing.
 	ce-origin       command (somebody typed it) or manifest (it was read from one)
 	ce-batch        <k>/<n>: the k-th of the n events of its command, decimal
 	                without leading zeros, 1 ≤ k ≤ n
+	ce-continues    true: the command is one of a series (a drain, a large
+	                manifest), and another of it is due; else absent
 	ce-chain        64 lower-case hexadecimal digits, see below
 
 The attribute datacontenttype is left out: every payload is application/json.

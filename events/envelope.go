@@ -25,6 +25,7 @@ const (
 	hCommand     = "ce-command"
 	hCommandHash = "ce-commandhash"
 	hReason      = "ce-reason"
+	hContinues   = "ce-continues"
 	hOrigin      = "ce-origin"
 	hBatch       = "ce-batch"
 	hChain       = "ce-chain"
@@ -39,6 +40,10 @@ const (
 	HeaderType    = hType
 	HeaderBatch   = hBatch
 )
+
+// continues is the one value of ce-continues; a command that ends its series, or
+// is no series, has no such header.
+const continues = "true"
 
 // SpecVersion is the CloudEvents version of the envelope.
 const SpecVersion = "1.0"
@@ -120,7 +125,8 @@ type Envelope struct {
 	CommandHash CommandHash
 	Reason      string
 	Origin      Origin
-	K, N        int // the event is the k-th of the n of its command, from 1
+	K, N        int  // the event is the k-th of the n of its command, from 1
+	Continues   bool // another command of the same series follows this event's
 }
 
 // Event is one decoded event.
@@ -140,7 +146,7 @@ func (e *Event) Last() bool { return e.K == e.N }
 // header writes the envelope without its chain value.
 func (e *Event) header() map[string][]string {
 	// One backing array for all values: an event is a dozen short slices.
-	vals := make([]string, 0, 12)
+	vals := make([]string, 0, 13)
 	h := make(map[string][]string, 12)
 	put := func(name, value string) {
 		vals = append(vals, value)
@@ -158,6 +164,9 @@ func (e *Event) header() map[string][]string {
 	put(hBatch, strconv.Itoa(e.K)+"/"+strconv.Itoa(e.N))
 	if e.Reason != "" {
 		put(hReason, percentEncode(e.Reason))
+	}
+	if e.Continues {
+		put(hContinues, continues)
 	}
 	return h
 }
@@ -232,6 +241,9 @@ func (e *Event) readHeader(h map[string][]string) (ceType string, err error) {
 	}
 	if e.Reason, err = decodeText("reason", reason, MaxReason); err != nil {
 		return "", fmt.Errorf("header %s: %w", hReason, err)
+	}
+	if _, e.Continues = h[hContinues]; e.Continues && r.get(hContinues) != continues {
+		return "", fmt.Errorf("header %s: not %q", hContinues, continues)
 	}
 	return ceType, nil
 }

@@ -39,6 +39,9 @@ func CheckName(s string) error {
 		}
 		return nil
 	}
+	if CheckNoSecret(s) != nil {
+		return &NameError{Name: "(not shown)", Why: why}
+	}
 	e := &NameError{Name: clip(s), Why: why}
 	if c := nearestName(s); c != s && nameFault(c) == "" && !reservedNames[c] {
 		e.Suggest = c

@@ -97,6 +97,9 @@ func CheckVersion(s string) error {
 	if len(s) > MaxVersion {
 		return fmt.Errorf("version is %d bytes long; at most %d are allowed", len(s), MaxVersion)
 	}
+	if err := CheckNoSecret(s); err != nil {
+		return err
+	}
 	if _, err := semver.NewVersion(s); err != nil {
 		return fmt.Errorf("version %q is not like 16, 16.4 or 16.4.1 (Semantic Versioning 2.0)", s)
 	}
@@ -108,6 +111,9 @@ func CheckVersion(s string) error {
 func CheckConstraint(s string) error {
 	if len(s) > MaxVersion {
 		return fmt.Errorf("version constraint is %d bytes long; at most %d are allowed", len(s), MaxVersion)
+	}
+	if err := CheckNoSecret(s); err != nil {
+		return err
 	}
 	if _, err := semver.NewConstraint(s); err != nil {
 		return fmt.Errorf("version constraint %q is not like >=14, 14.x or >=14 <17", s)

@@ -36,6 +36,8 @@ type Node struct {
 	Retired bool
 	Seq     uint64 // of the last event about it
 
+	fromManifest uint8
+
 	Providers   []ProviderRef   // on it and not retired
 	Assignments []AssignmentRef // on it and not ended
 	Defaults    int             // provisions with a default for it
@@ -62,6 +64,7 @@ type Provision struct {
 	Default      Default       // of the mesh; zero for none
 	NodeDefaults map[NodeRef]Default
 	Modules      []ModuleRef // that have a slot of it
+	Bindings     int         // bound as it, stranded and embedded ones among them
 }
 
 // ProviderState is whether a provider may have consumers.
@@ -133,7 +136,8 @@ type Module struct {
 	Decl         *events.ModuleDeclared
 	Removed      bool
 	Seq          uint64
-	fromManifest bool
+	fromManifest bool  // the declaration
+	made         uint8 // bitMade where a manifest created it
 
 	Assignments []AssignmentRef // not ended
 }

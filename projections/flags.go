@@ -47,6 +47,9 @@ func (s *State) Declared(b *Binding) *Slot {
 // Flags lists what is the matter with a binding, in a fixed order.
 func (s *State) Flags(b *Binding) []Flag {
 	var out []Flag
+	if b.Released {
+		return nil
+	}
 	d := s.Declared(b)
 	if b.Pending() {
 		if d != nil {

@@ -66,6 +66,9 @@ func (s *State) bindingFor(id, assignment events.ID, slot string) (BindingRef, *
 	}
 	if known, ok := s.byID[id]; ok {
 		r := BindingRef(known.index)
+		if known.kind == kBinding && s.Binding(r).Released {
+			return 0, nil, fmt.Errorf("binding %s is released", id)
+		}
 		if known.kind != kBinding || s.Binding(r).Assignment != AssignmentRef(a) || s.SlotName(s.Binding(r)) != slot {
 			return 0, nil, fmt.Errorf("id %s is not the binding of slot %s", id, slot)
 		}
@@ -125,7 +128,7 @@ func (s *State) assignmentEnded(e *events.Event) error {
 	delist(&s.j, &s.Module(a.Module).Assignments, &a.posInModule,
 		func(o AssignmentRef) *uint32 { return &s.Assignment(o).posInModule })
 	set(&s.j, &a.Ended, true)
-	s.unname(kAssignment, a.Name)
+	s.end(e, kAssignment, a.Name, a.fromManifest)
 	return nil
 }
 
@@ -138,7 +141,14 @@ func (s *State) choiceSet(e *events.Event, p *events.ChoiceSet) error {
 		return err
 	}
 	s.trackBool(e, &b.choiceFromManifest, b.ID, FieldChoice, s.providerID(b.Choice))
-	return s.putChoice(e, r, p.Provider)
+	if err := s.putChoice(e, r, p.Provider); err != nil {
+		return err
+	}
+	if b.Rule() == events.RuleOverride && b.Override == 0 && b.Provider == b.Choice {
+		// The override is gone and what it bound was kept: the choice holds it now.
+		s.decidedBy(b, events.RuleAssignment, e.Seq)
+	}
+	return nil
 }
 
 func (s *State) putChoice(e *events.Event, r BindingRef, provider events.ID) error {
@@ -219,13 +229,24 @@ func (s *State) serve(e *events.Event, r BindingRef, t events.Target, rule event
 	if d := s.Module(s.Assignment(b.Assignment).Module).Slot(s.SlotName(b)); d != nil {
 		set(&s.j, &b.Provision, d.Provision)
 	}
-	set(&s.j, &b.rule, ruleNumber(rule))
-	set(&s.j, &b.Basis, basis)
+	v := s.Provision(b.Provision)
+	set(&s.j, &v.Bindings, v.Bindings+1)
 	set(&s.j, &b.Seq, e.Seq)
+	s.decidedBy(b, rule, basis)
 	return nil
 }
 
+func (s *State) decidedBy(b *Binding, rule events.Rule, basis uint64) {
+	set(&s.j, &b.rule, ruleNumber(rule))
+	set(&s.j, &b.Basis, basis)
+}
+
 func (s *State) leaveProvider(b *Binding) {
+	if b.Pending() {
+		return
+	}
+	v := s.Provision(b.Provision)
+	set(&s.j, &v.Bindings, v.Bindings-1)
 	if b.Provider != 0 {
 		delist(&s.j, &s.Provider(b.Provider).Bindings, &b.pos,
 			func(o BindingRef) *uint32 { return &s.Binding(o).pos })
@@ -322,5 +343,10 @@ func (s *State) overrideCleared(e *events.Event, p *events.OverrideCleared) erro
 	s.dropOverrideRefs(o)
 	set(&s.j, &o.Cleared, true)
 	set(&s.j, &b.Override, 0)
+	if !o.Under.Target.IsZero() && s.Target(b) == o.Under.Target {
+		// What lay under the override is what it bound: nothing moves, and the
+		// earlier rule holds again.
+		s.decidedBy(b, o.Under.Rule, o.Under.Basis)
+	}
 	return nil
 }

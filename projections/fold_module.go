@@ -19,7 +19,7 @@ func (s *State) moduleDeclared(e *events.Event, p *events.ModuleDeclared) error 
 	if err != nil {
 		var m *Module
 		i, m = s.modules.add(&s.j)
-		*m = Module{ID: e.Entity, Name: p.Name, fromManifest: e.Origin == events.OriginManifest}
+		*m = Module{ID: e.Entity, Name: p.Name, fromManifest: e.Origin == events.OriginManifest, made: fromManifest(e, 0)}
 		if err := errors.Join(s.index(e.Entity, kModule, i), s.name(kModule, p.Name, i)); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (s *State) moduleRemoved(e *events.Event) error {
 	s.moduleRefs(ModuleRef(i), m.Slots, false)
 	set(&s.j, &m.Removed, true)
 	set(&s.j, &m.Seq, e.Seq)
-	s.unname(kModule, m.Name)
+	s.end(e, kModule, m.Name, m.made)
 	return nil
 }
 

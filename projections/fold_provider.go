@@ -11,7 +11,7 @@ import (
 
 func (s *State) nodeRegistered(e *events.Event, p *events.NodeRegistered) error {
 	i, n := s.nodes.add(&s.j)
-	*n = Node{ID: e.Entity, Name: p.Name, Seq: e.Seq}
+	*n = Node{ID: e.Entity, Name: p.Name, Seq: e.Seq, fromManifest: fromManifest(e, 0)}
 	return errors.Join(s.index(e.Entity, kNode, i), s.name(kNode, p.Name, i))
 }
 
@@ -34,7 +34,7 @@ func (s *State) nodeRetired(e *events.Event) error {
 	n := s.nodes.at(i)
 	set(&s.j, &n.Seq, e.Seq)
 	set(&s.j, &n.Retired, true)
-	s.unname(kNode, n.Name)
+	s.end(e, kNode, n.Name, n.fromManifest)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (s *State) provisionRemoved(e *events.Event) error {
 	v := s.provisions.at(i)
 	set(&s.j, &v.Removed, true)
 	set(&s.j, &v.Seq, e.Seq)
-	s.unname(kProvision, v.Name)
+	s.end(e, kProvision, v.Name, v.fromManifest)
 	return nil
 }
 
@@ -160,6 +160,7 @@ func (s *State) providerRegistered(e *events.Event, p *events.ProviderRegistered
 	if p.Cordoned {
 		v.State = Cordoned
 	}
+	put(&s.j, s.endpoints, endpointKey{v.Provision, v.Endpoint}, ProviderRef(i))
 	s.enlistInProvision(ProviderRef(i))
 	s.enlistInNode(ProviderRef(i))
 	return errors.Join(s.index(e.Entity, kProvider, i), s.name(kProvider, p.Name, i))
@@ -201,13 +202,13 @@ func (s *State) providerOf(e *events.Event) (ProviderRef, *Provider, error) {
 }
 
 func (s *State) providerUpdated(e *events.Event, p *events.ProviderUpdated) error {
-	_, v, err := s.providerOf(e)
+	r, v, err := s.providerOf(e)
 	if err != nil {
 		return err
 	}
 	if p.Endpoint != nil {
 		s.trackBit(e, &v.fromManifest, v.ID, FieldEndpoint, v.Endpoint)
-		set(&s.j, &v.Endpoint, *p.Endpoint)
+		s.putEndpoint(r, *p.Endpoint)
 		set(&s.j, &v.ChangedSeq, e.Seq)
 	}
 	if p.Version != nil {
@@ -220,6 +221,14 @@ func (s *State) providerUpdated(e *events.Event, p *events.ProviderUpdated) erro
 		set(&s.j, &v.Features, *p.Features)
 	}
 	return nil
+}
+
+// putEndpoint changes where a provider answers.
+func (s *State) putEndpoint(r ProviderRef, endpoint string) {
+	v := s.Provider(r)
+	drop(&s.j, s.endpoints, endpointKey{v.Provision, v.Endpoint})
+	set(&s.j, &v.Endpoint, endpoint)
+	put(&s.j, s.endpoints, endpointKey{v.Provision, endpoint}, r)
 }
 
 func (s *State) providerRenamed(e *events.Event, p *events.ProviderRenamed) error {
@@ -246,7 +255,7 @@ func (s *State) providerRelocated(e *events.Event, p *events.ProviderRelocated) 
 	}
 	s.delistInNode(r)
 	set(&s.j, &v.Node, NodeRef(to))
-	set(&s.j, &v.Endpoint, p.Endpoint)
+	s.putEndpoint(r, p.Endpoint)
 	set(&s.j, &v.ChangedSeq, e.Seq)
 	s.enlistInNode(r)
 	return nil
@@ -270,8 +279,9 @@ func (s *State) providerRetired(e *events.Event) error {
 	}
 	set(&s.j, &v.State, Retired)
 	set(&s.j, &v.StateSeq, e.Seq)
-	s.unname(kProvider, v.Name)
+	s.end(e, kProvider, v.Name, v.fromManifest)
 	s.delistInNode(r)
+	drop(&s.j, s.endpoints, endpointKey{v.Provision, v.Endpoint})
 	delist(&s.j, &s.Provision(v.Provision).Providers, &v.posInProvision,
 		func(o ProviderRef) *uint32 { return &s.Provider(o).posInProvision })
 	return nil

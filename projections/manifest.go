@@ -44,6 +44,7 @@ const (
 	bitVersion
 	bitFeatures
 	bitCordoned
+	bitMade // the entity itself: a manifest created it
 )
 
 // diverged is kept of a field whose value came from a manifest and was then
@@ -186,7 +187,35 @@ func (s *State) track(e *events.Event, key FieldKey, was bool, old string) bool 
 // fromManifest is the bit set of an entity all of whose fields e gave.
 func fromManifest(e *events.Event, bits uint8) uint8 {
 	if e.Origin == events.OriginManifest {
-		return bits
+		return bits | bitMade
 	}
 	return 0
+}
+
+// Gone tells of an entity that a manifest created and a command ended.
+type Gone struct {
+	ID  events.ID
+	By  string
+	Seq uint64
+}
+
+type goneKey struct {
+	kind kind
+	name string
+}
+
+// Gone is the last bearer of a name, where a manifest created it, a command
+// ended it, and nobody has borne the name since. A manifest that still speaks
+// of it says nothing new.
+func (s *State) Gone(entity events.Entity, name string) (Gone, bool) {
+	g, ok := s.gone[goneKey{kindOf(entity), name}]
+	return g, ok
+}
+
+// end frees the name of an entity that is over.
+func (s *State) end(e *events.Event, k kind, name string, made uint8) {
+	s.unname(k, name)
+	if made&bitMade != 0 && e.Origin == events.OriginCommand {
+		put(&s.j, s.gone, goneKey{k, name}, Gone{e.Entity, e.Actor, e.Seq})
+	}
 }

@@ -23,6 +23,7 @@ func (s *State) name(k kind, name string, i uint32) error {
 		return &nameTakenError{entityOf[k], name}
 	}
 	put(&s.j, n.live, name, i)
+	drop(&s.j, s.gone, goneKey{k, name})
 	return nil
 }
 
@@ -165,5 +166,17 @@ func (s *State) ByPartialID(entity events.Entity, part string) []events.ID {
 		}
 	}
 	slices.SortFunc(out, func(a, b events.ID) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// RetiredProviders finds the retired providers of a name, the latest first. It
+// reads every provider: it is for refusals.
+func (s *State) RetiredProviders(name string) []ProviderRef {
+	var out []ProviderRef
+	for i := s.providers.len(); i > 0; i-- {
+		if p := s.providers.at(uint32(i)); p.State == Retired && p.Name == name {
+			out = append(out, ProviderRef(i))
+		}
+	}
 	return out
 }

@@ -26,12 +26,14 @@ type State struct {
 
 	byID        map[events.ID]ref
 	names       [kinds]nameIndex
+	endpoints   map[endpointKey]ProviderRef
 	slotKeys    map[string]uint32 // interned slot names; grows only
 	slotNames   []string
 	pendingLive int // bindings that exist, are not released and have no target
 	live        int // bindings not released
 
 	manifest map[FieldKey]diverged
+	gone     map[goneKey]Gone
 	commands commandLog
 	inside   inside
 	j        journal
@@ -63,13 +65,27 @@ type ref struct {
 	index uint32
 }
 
+// endpointKey is where the providers of one provision answer.
+type endpointKey struct {
+	provision ProvisionRef
+	endpoint  string
+}
+
+// At is the provider of a provision that answers at an endpoint and is not
+// retired, or 0.
+func (s *State) At(provision ProvisionRef, endpoint string) ProviderRef {
+	return s.endpoints[endpointKey{provision, endpoint}]
+}
+
 // New returns the state before the first event.
 func New() *State {
 	s := &State{
-		byID:     map[events.ID]ref{},
-		slotKeys: map[string]uint32{},
-		manifest: map[FieldKey]diverged{},
-		commands: newCommandLog(),
+		byID:      map[events.ID]ref{},
+		endpoints: map[endpointKey]ProviderRef{},
+		slotKeys:  map[string]uint32{},
+		manifest:  map[FieldKey]diverged{},
+		gone:      map[goneKey]Gone{},
+		commands:  newCommandLog(),
 	}
 	for i := range s.names {
 		s.names[i] = newNameIndex()

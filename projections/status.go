@@ -119,8 +119,13 @@ func (s *State) whyDrift(b *Binding, path string) (why, fix string) {
 	case d.Kind == Embeds && b.Provider != 0 && b.Override == 0:
 		return "it is bound to " + s.Provider(b.Provider).Name + ", and its module ships its own instance now", resolve + " --rebind"
 	}
-	return fmt.Sprintf("it is bound to %s, and the %s asks for %s", s.TargetName(s.Target(b)), rule, s.Provider(asked).Name),
-		"bindery binding rebind " + path + " --provider " + s.Provider(asked).Name
+	why = fmt.Sprintf("it is bound to %s, and the %s asks for %s", s.TargetName(s.Target(b)), rule, s.Provider(asked).Name)
+	to := asked
+	if p := s.Provider(asked); (p.State != Active || d.Unmet(p) != nil) && b.Provider != 0 && s.Provider(b.Provider).State == Active {
+		why += ", which cannot serve it"
+		to = b.Provider // what is can be accepted
+	}
+	return why, "bindery binding rebind " + path + " --provider " + s.Provider(to).Name
 }
 
 // attendNodes adds the providers and consumers left on retired nodes.

@@ -50,6 +50,9 @@ func (s *State) BindingView(r BindingRef) BindingView {
 	}
 	if d != nil {
 		v.Optional = d.Optional
+		if b.Pending() {
+			v.Provision = s.Provision(d.Provision).Name
+		}
 	}
 	if b.Provider != 0 {
 		p := s.Provider(b.Provider)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bindery/commands"
+	"bindery/commands/manifest"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -320,4 +321,32 @@ func TestCloseAnswers(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 	fold(t, s.log)
+}
+
+// Kind: the same command again has another effect, since something happened in
+// between. A series that had ended goes on nowhere.
+func TestRepeatedSeries(t *testing.T) {
+	s := newStore(t)
+	h := open(t, Config{Log: s.log})
+	seed(t, h)
+	m := &manifest.Manifest{Assignments: map[string]manifest.Assignment{"wiki": {Node: "alpha"}}}
+	req := request(commands.ApplyManifest{Manifest: m})
+	first, err := h.Do(t.Context(), req)
+	if err != nil || first.More {
+		t.Fatalf("first: more %t, %v", first.More, err)
+	}
+	must(t, h, commands.EndAssignment{Assignment: "wiki"})
+	again, err := h.Do(t.Context(), req)
+	if err != nil || !again.Repeated || again.More || again.Seq != first.Seq {
+		t.Fatalf("again: %+v, %v", again, err)
+	}
+	for i := range 1200 {
+		m.Assignments[fmt.Sprintf("wiki-%d", i)] = manifest.Assignment{Module: "wiki", Node: "alpha"}
+	}
+	big := request(commands.ApplyManifest{Manifest: m})
+	for range 2 {
+		if r, err := h.Do(t.Context(), big); err != nil || !r.More {
+			t.Fatalf("a part that is not the last: more %t, %v", r.More, err)
+		}
+	}
 }

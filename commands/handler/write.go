@@ -89,7 +89,7 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 	if h.stale || try > 0 {
 		if err := h.catchUp(ctx); err != nil {
 			h.cfg.Logger.Error("reading the log", "error", err)
-			return failAll(calls, err), nil
+			return failAll(calls, notSent(err)), nil
 		}
 	}
 	after := h.head
@@ -144,7 +144,7 @@ func (h *Handler) decide(c *call) (step events.Group) {
 	}
 	back := h.state.Time.Sub(now)
 	env := commands.Env{Now: now, NewID: h.cfg.NewID, Actor: c.req.Actor, Reason: c.req.Reason,
-		Command: c.req.ID, CommandHash: c.hash, After: h.head}
+		Command: c.req.ID, CommandHash: c.hash, After: h.head, Whole: c.req.DryRun}
 	if back > 0 && back <= maxBackward {
 		env.Now = h.state.Time
 	}
@@ -270,10 +270,30 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 	}
 	// The log refused the first of the pending; those behind it may be taken.
 	var large *ledger.TooLargeError
-	if errors.As(err, &large) && len(pending) > 0 {
-		return append(answered, failAll(pending[:1], err)...), pending[1:]
+	if errors.As(err, &large) {
+		// It need not be the first that is too large: nothing of the others was sent.
+		for i, c := range pending {
+			if len(c.group) > 0 && large.Seq <= c.group[len(c.group)-1].Seq {
+				c.fail(err)
+				return append(answered, c), append(pending[:i:i], pending[i+1:]...)
+			}
+		}
 	}
-	return append(answered, failAll(pending, err)...), nil
+	return append(answered, failAll(pending, notSent(err))...), nil
+}
+
+// notSent gives a code to what kept commands from being stored at all.
+func notSent(err error) error {
+	out := &commands.Refusal{Code: commands.Unreachable, Message: "the ledger does not answer", Why: "nothing was written: " + err.Error(),
+		Fix: "the same command again", Candidates: []commands.Candidate{}}
+	var conflict *ledger.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		out.Code, out.Message = commands.LedgerMoved, "others write to this ledger without pause"
+	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+		return err
+	}
+	return out
 }
 
 // groupsOf is how many commands a call brought to the log: its own, and the
@@ -316,6 +336,6 @@ func (h *Handler) repeated(c *call) (commands.Result, error) {
 	r := commands.Result{Seq: c.repeat.Last, Changed: true, CommandID: c.req.ID, Repeated: true,
 		Time: evs[len(evs)-1].Time, Events: commands.ViewsOf(evs, kept)}
 	h.View(func(s *projections.State) { r.Effect = commands.EffectOf(s, evs) })
-	r.More = commands.IsSeries(c.req.Command)
+	r.More = evs[len(evs)-1].Continues
 	return r, nil
 }

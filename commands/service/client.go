@@ -52,6 +52,12 @@ func NewClient(nc *nats.Conn, mesh string) (*Client, error) {
 // Close stops listening for answers.
 func (c *Client) Close() error { return c.sub.Unsubscribe() }
 
+// errLostPart is returned when an answer did not arrive whole.
+var errLostPart = errors.New("a part of the answer is missing")
+
+// errAnswer is wrapped by the error about an answer that cannot be read.
+var errAnswer = errors.New("the answer cannot be read")
+
 // noResponders is the status a server answers with where nobody listens
 // (server/client.go, NoResponders).
 const noResponders = "503"
@@ -68,8 +74,17 @@ func (c *Client) deliver(m *nats.Msg) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == noResponders {
 		out.err = nats.ErrNoResponders
 	} else {
-		w.parts = append(w.parts, m.Data)
-		if k, n, err := events.ParseBatch(m.Header.Get(HeaderPart)); err == nil && k < n {
+		k, n := 1, 1
+		if part := m.Header.Get(HeaderPart); part != "" {
+			var err error
+			if k, n, err = events.ParseBatch(part); err != nil {
+				out.err = errLostPart
+			}
+		}
+		if w.parts = append(w.parts, m.Data); out.err == nil && k != len(w.parts) {
+			out.err = errLostPart
+		}
+		if out.err == nil && k < n {
 			return
 		}
 		out.data = join(w.parts)
@@ -121,7 +136,7 @@ func read1(r result) (json.RawMessage, error) {
 	}
 	var a answer
 	if err := json.Unmarshal(r.data, &a); err != nil {
-		return nil, fmt.Errorf("reading an answer: %w", err)
+		return nil, fmt.Errorf("%w: %w", errAnswer, err)
 	}
 	if a.Error != nil {
 		return nil, a.Error
@@ -139,7 +154,7 @@ func (c *Client) Do(ctx context.Context, req commands.Request) (commands.Result,
 	data, err := c.request(ctx, CommandSubject(c.mesh), CommandMessage{Verb: req.Command.Verb(), Args: args, ID: req.ID,
 		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq})
 	if err != nil {
-		if errors.Is(err, ctx.Err()) && ctx.Err() != nil {
+		if errors.Is(err, errLostPart) || errors.Is(err, errAnswer) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return commands.Result{}, handler.Unknown(req.ID, err)
 		}
 		return commands.Result{}, AsRefusal(err)

@@ -23,6 +23,7 @@ import (
 // Log is what the service reads of a ledger beside what the handler does.
 type Log interface {
 	Get(ctx context.Context, first, last uint64) ([]events.Record, error)
+	Foreign() ledger.Foreign
 }
 
 // Config says what to serve.
@@ -153,8 +154,23 @@ func (s *Service) ask(m QueryMessage) (result any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.Handler.View(func(st *projections.State) { result, err = q.Answer(st) })
+	s.cfg.Handler.View(func(st *projections.State) { result, err = commands.Answer(st, q) })
+	if v, ok := result.(projections.StatusView); ok {
+		result = s.withForeign(v)
+	}
 	return result, err
+}
+
+// withForeign adds the messages in the stream that are no part of the ledger.
+func (s *Service) withForeign(v projections.StatusView) projections.StatusView {
+	f := s.cfg.Log.Foreign()
+	v.Counts["foreign"] = int(f.Count)
+	if f.Count > 0 {
+		v.Attention = append(v.Attention, projections.Attention{Code: "foreign_event", What: fmt.Sprintf("%d messages in the stream", f.Count),
+			Why: fmt.Sprintf("they are no part of the ledger and are skipped; the first is at sequence %d", f.Seqs[0]),
+			Fix: "nats stream get " + ledger.StreamName(s.cfg.Mesh) + " " + strconv.FormatUint(f.Seqs[0], 10)})
+	}
+	return v
 }
 
 func strict(data []byte, into any) error {
