@@ -13,6 +13,7 @@ import (
 	"bindery/commands"
 	"bindery/commands/manifest"
 	"bindery/commands/service"
+	"bindery/events"
 )
 
 func refusal(code commands.Code, message, why, fix string) *commands.Refusal {
@@ -213,6 +214,9 @@ func checkArgs(cmd *cobra.Command, want, args []string) error {
 
 // clip shortens what somebody typed for a message.
 func clip(s string) string {
+	if events.CheckNoSecret(s) != nil {
+		return notShown // what is cut off would not be known for one
+	}
 	const most = 80
 	if len(s) <= most {
 		return s

@@ -110,6 +110,7 @@ type write struct {
 	expectSeq uint64
 
 	expects func() bool // --expect-seq was given; 0 is a sequence, too
+	hasID   func() bool // --command-id was given; an empty one is none
 }
 
 func (w *write) bind(f *flags) {
@@ -122,13 +123,14 @@ func (w *write) bind(f *flags) {
 	f.values("actor")
 	f.values("command-id")
 	w.expects = func() bool { return f.Changed("expect-seq") }
+	w.hasID = func() bool { return f.Changed("command-id") }
 }
 
 // request completes a command to a request.
 func (c *cli) request(w *write, cmd commands.Command) (commands.Request, error) {
 	req := commands.Request{Command: cmd, Reason: w.reason, DryRun: w.dryRun}
 	var err error
-	if req.ID, err = c.commandID(w.commandID); err != nil {
+	if req.ID, err = c.commandID(w); err != nil {
 		return req, err
 	}
 	if req.Actor, err = c.actor(w.actor); err != nil {
@@ -140,8 +142,9 @@ func (c *cli) request(w *write, cmd commands.Command) (commands.Request, error) 
 	return req, nil
 }
 
-func (c *cli) commandID(text string) (events.ID, error) {
-	if text == "" {
+func (c *cli) commandID(w *write) (events.ID, error) {
+	text := w.commandID
+	if !w.hasID() {
 		return c.program.NewID(), nil
 	}
 	id, err := events.ParseID(text)

@@ -52,7 +52,8 @@ type cli struct {
 	streams Streams
 	args    []string
 	globals globals
-	ui      *ui // set once the flags are read
+	ui      *ui    // set once the flags are read
+	path    string // of the command that runs: "bindery node list"
 
 	// interrupted ends when the user stops the run; what is derived from it ends
 	// at --timeout, too.
@@ -88,8 +89,12 @@ func (c *cli) command(v verb) *cobra.Command {
 		cmd.Args = argsOf(cmd)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.path = cmd.CommandPath()
 		if err := f.checkRequired(); err != nil {
 			return err
+		}
+		if c.globals.timeout <= 0 {
+			return usage("--timeout is not more than 0", "what is sent without waiting for its answer has an outcome nobody knows", cmd.CommandPath()+" --help")
 		}
 		var err error
 		if c.ui, err = c.newUI(); err != nil {
@@ -164,6 +169,6 @@ func (c *cli) exit(cmd *cobra.Command, err error) int {
 		return commands.ExitDiffers
 	}
 	r := c.refusalOf(cmd, err)
-	c.errorUI().refusal(r)
+	c.errorUI().refusal(c.masked(r))
 	return r.Code.Exit()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,8 @@ func (s *session) later(f func() error) { s.closes = append(s.closes, f) }
 // open opens the parts one on the other; the caller closes what was opened even
 // after an error.
 func (s *session) open(ctx context.Context, c *cli, dir string, wait ledger.LockConfig, opener logOpener) error {
+	// Not the whole command line: a value in it may be somebody's secret.
+	wait.Command = cmp.Or(c.path, "bindery")
 	lock, err := ledger.AcquireLock(ctx, dir, wait)
 	if err != nil {
 		return storeError(dir, err)

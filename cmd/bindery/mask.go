@@ -1,0 +1,43 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"bindery/commands"
+	"bindery/events"
+)
+
+// notShown stands where a message would repeat a secret.
+const notShown = "(not shown)"
+
+// aWord is what stands between blanks and quotes.
+var aWord = regexp.MustCompile(`[^\s"'` + "`" + `]+`)
+
+// masked is a refusal that repeats no secret of the command line: whoever said
+// what was wrong, or what to type instead, did not know that one was in it.
+func (c *cli) masked(r *commands.Refusal) *commands.Refusal {
+	out := *r
+	out.Message, out.Why, out.Fix = c.mask(r.Message), c.mask(r.Why), c.mask(r.Fix)
+	out.Candidates = slices.Clone(r.Candidates)
+	for i := range out.Candidates {
+		o := &out.Candidates[i]
+		o.Name, o.Why, o.Flag = c.mask(o.Name), c.mask(o.Why), c.mask(o.Flag)
+	}
+	return &out
+}
+
+func (c *cli) mask(text string) string {
+	for _, a := range c.args {
+		if events.CheckNoSecret(a) != nil {
+			text = strings.ReplaceAll(text, a, notShown)
+		}
+	}
+	return aWord.ReplaceAllStringFunc(text, func(w string) string {
+		if events.CheckNoSecret(w) != nil {
+			return notShown
+		}
+		return w
+	})
+}
