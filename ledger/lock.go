@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -35,7 +34,7 @@ type Holder struct {
 // LockConfig says how to lock; the zero value is ready to use.
 type LockConfig struct {
 	Wait    time.Duration // 0: LockWait; negative: do not wait
-	Command string        // what others are told; empty: this process's own command line
+	Command string        // what others are told this is; empty: the program's name
 }
 
 // Lock is the exclusive right to use a store directory. It ends with Unlock or
@@ -77,7 +76,7 @@ func AcquireLock(ctx context.Context, dir string, cfg LockConfig) (*Lock, error)
 		return nil, fmt.Errorf("locking store %q: %w", dir, err)
 	}
 	if cfg.Command == "" {
-		cfg.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
+		cfg.Command = filepath.Base(os.Args[0]) // not its arguments: they may hold anything
 	}
 	text, err := json.Marshal(Holder{PID: os.Getpid(), Command: cfg.Command, Since: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
@@ -85,7 +84,9 @@ func AcquireLock(ctx context.Context, dir string, cfg LockConfig) (*Lock, error)
 		err = os.WriteFile(path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking store %q: saying who holds it: %w", dir, err), f.Unlock())
+		// It is locked all the same; on a full disk nobody is told by whom, and
+		// what is in the store can still be read.
+		_ = os.Truncate(path, 0)
 	}
 	return &Lock{f: f, dir: dir}, nil
 }

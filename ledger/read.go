@@ -132,8 +132,11 @@ func (r *run) feed(ctx context.Context) (again bool, err error) {
 				return r.trouble(ctx, err)
 			}
 			if last > a.seen {
-				// The consumer is dead or slow; another one will not be worse.
-				r.stalls++
+				// The consumer is dead or slow, and another one will not be worse; or
+				// what comes next cannot be read, and no consumer will bring it.
+				if r.stalls++; r.stalls > 1 {
+					return r.gap(ctx, &gapError{from: a.seen + 1, to: last})
+				}
 				return true, nil
 			}
 			if done, err := r.idle(ctx); done || err != nil {
