@@ -57,12 +57,15 @@ func (c ApplyManifest) Decide(t *Tx) error {
 		if err := whole.run(); err != nil {
 			return err
 		}
-		if err := whole.conflict(); err != nil || len(t.events) <= t.limit {
+		if err := whole.conflict(); err != nil {
 			return err
 		}
-		if c.Atomic {
+		if c.Atomic && len(t.events) > MaxEvents { // t.limit is wider in a dry run
 			return refuse(TooLarge, "the manifest does not fit one batch",
-				fmt.Sprintf("it would write %d events, and %d fit", len(t.events), t.limit), "bindery apply -f FILE without --atomic")
+				fmt.Sprintf("it would write %d events, and %d fit", len(t.events), MaxEvents), "bindery apply -f FILE without --atomic")
+		}
+		if len(t.events) <= t.limit {
+			return nil
 		}
 		t.Rollback(mark)
 		t.events, t.objects, t.warnings = nil, nil, nil
