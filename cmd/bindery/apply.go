@@ -244,8 +244,6 @@ func summary(done series) string {
 	}
 	text := strings.Join(parts, ", ") + "; "
 	switch r := done.result; {
-	case r.DryRun && r.More:
-		return text + "more than one batch, this is the first"
 	case r.DryRun:
 		return text + "nothing is written"
 	case !r.Changed:

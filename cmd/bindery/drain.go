@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -44,34 +43,13 @@ func (v *providerDrain) run(ctx context.Context, c *cli, args []string) error {
 	err = c.with(ctx, func(s *session) error {
 		progress := &bar{ui: c.ui, what: "draining " + args[0], total: v.bindings(ctx, s, args[0]),
 			done: func(s series) int { return s.moved }}
-		if done, err = c.series(ctx, s, req, v.step(args[0]), progress); err == nil && req.DryRun {
-			done.result.Bindings, err = v.following(ctx, s, args[0])
-		}
+		done, err = c.series(ctx, s, req, v.step(args[0]), progress)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	return c.printResult("provider "+args[0], done.result)
-}
-
-// following are the bindings that the batches after the first would move. A dry
-// run ends with the first, which has held all of them against the new provider;
-// by which rule each will be bound, its own batch decides.
-func (v *providerDrain) following(ctx context.Context, s *session, provider string) ([]commands.BindingChange, error) {
-	var l struct{ Items []bindingView }
-	data, err := s.client.Ask(ctx, commands.ListBindings{Provider: provider})
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(data, &l); err != nil {
-		return nil, fmt.Errorf("reading an answer: %w", err)
-	}
-	out := []commands.BindingChange{}
-	for _, b := range l.Items {
-		out = append(out, commands.BindingChange{Binding: slotOf(b), ID: *b.ID, From: b.Provider, To: v.to})
-	}
-	return out, nil
 }
 
 func (v *providerDrain) step(provider string) func(k int) commands.Command {

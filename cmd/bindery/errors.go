@@ -86,7 +86,7 @@ const (
 
 // pasteable makes a fix one command that can be pasted.
 func (c *cli) pasteable(fix string) string {
-	if more, ok := strings.CutPrefix(fix, fixWith); ok {
+	if more, ok := strings.CutPrefix(fix, fixWith); ok && strings.HasPrefix(more, "--") {
 		flag, value, _ := strings.Cut(more, " ")
 		args := append(without(c.args, flag), flag)
 		if value != "" {
@@ -94,7 +94,7 @@ func (c *cli) pasteable(fix string) string {
 		}
 		return "bindery " + quoteAll(args)
 	}
-	if flag, ok := strings.CutPrefix(fix, fixWithout); ok {
+	if flag, ok := strings.CutPrefix(fix, fixWithout); ok && strings.HasPrefix(flag, "--") {
 		return "bindery " + quoteAll(without(c.args, flag))
 	}
 	if c.globals.store != "" && strings.HasPrefix(fix, "bindery ") && !strings.Contains(fix, "--store") {

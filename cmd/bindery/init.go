@@ -136,7 +136,7 @@ func createLog(dir, mesh string) logOpener {
 func (c *cli) imagine(s *projections.State, req commands.Request) (*projections.State, commands.Result, error) {
 	s.Begin()
 	d, err := commands.Decide(s, req.Command, commands.Env{Now: events.Instant(c.program.Clock()), NewID: c.program.NewID,
-		Actor: req.Actor, Reason: req.Reason, Command: req.ID})
+		Actor: req.Actor, Reason: req.Reason, Command: req.ID, Whole: true})
 	if err != nil {
 		return s, commands.Result{}, err
 	}

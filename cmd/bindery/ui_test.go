@@ -86,9 +86,10 @@ func TestQuote(t *testing.T) {
 func TestPasteable(t *testing.T) {
 	c := &cli{args: []string{"node", "retire", "alpha", "--command-id", "01X", "--reason=a b"}}
 	for in, want := range map[string]string{
-		"the same command with --reason TEXT":       "bindery node retire alpha --command-id 01X --reason TEXT",
-		"the same command with --command-id 01Y":    "bindery node retire alpha '--reason=a b' --command-id 01Y",
-		"the same command without --command-id":     "bindery node retire alpha '--reason=a b'",
+		"the same command with --reason TEXT":          "bindery node retire alpha --command-id 01X --reason TEXT",
+		"the same command with --command-id 01Y":       "bindery node retire alpha '--reason=a b' --command-id 01Y",
+		"the same command without --command-id":        "bindery node retire alpha '--reason=a b'",
+		"the same command with the value's plain form": "the same command with the value's plain form",
 		"bindery status":                            "bindery status",
 		"wait for it to end, or stop it":            "wait for it to end, or stop it",
 		"restore the store from a backup":           "restore the store from a backup",

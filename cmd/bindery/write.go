@@ -99,9 +99,6 @@ func eventRows(r commands.Result) [][]string {
 		}
 		rows = append(rows, []string{text, tail(id), seq})
 	}
-	for _, b := range changes { // of batches that would follow a dry run
-		rows = append(rows, []string{changeText(b), tail(b.ID.String()), ""})
-	}
 	return rows
 }
 
