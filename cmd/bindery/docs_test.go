@@ -608,7 +608,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.NameInvalid:         "A name is not 1 to 63 of a-z, 0-9 and `-`, beginning with a letter and not ending in `-`.",
 	commands.NameTaken:           "Something live bears the name already, or is defined otherwise under it.",
 	commands.NameReserved:        "The name is reserved: all, any, default, embedded, none, pending, self.",
-	commands.NameMoved:           "A manifest uses a name whose bearer was renamed since; write the new name, or `--take-over` to use the old one anew.",
+	commands.NameMoved:           "A manifest uses a name whose bearer was renamed since; write the new name.",
 	commands.NodeNotFound:        "There is no such node, or it is retired.",
 	commands.ProvisionNotFound:   "There is no such provision.",
 	commands.ProviderNotFound:    "There is no such provider among the live ones.",
