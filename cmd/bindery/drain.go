@@ -41,9 +41,10 @@ func (v *providerDrain) run(ctx context.Context, c *cli, args []string) error {
 	}
 	var done series
 	err = c.with(ctx, func(s *session) error {
-		progress := &bar{ui: c.ui, what: "draining " + args[0], total: v.bindings(ctx, s, args[0]),
+		from := v.shown(ctx, s, args[0])
+		progress := &bar{ui: c.ui, what: "draining " + args[0], total: from.Bindings,
 			done: func(s series) int { return s.moved }}
-		done, err = c.series(ctx, s, req, v.step(args[0]), progress)
+		done, err = c.series(ctx, s, req, v.steps(args[0], from, v.shown(ctx, s, v.to)), progress)
 		return err
 	})
 	if err != nil {
@@ -52,17 +53,23 @@ func (v *providerDrain) run(ctx context.Context, c *cli, args []string) error {
 	return c.printResult("provider "+args[0], done.result)
 }
 
-func (v *providerDrain) step(provider string) func(k int) commands.Command {
-	return func(k int) commands.Command { return commands.DrainProvider{Provider: provider, To: v.to, Step: k} }
+// steps makes the commands of the series. The first is as it was typed; the
+// later ones go by id: names may change their bearers in between.
+func (v *providerDrain) steps(provider string, from, to providerView) func(k int) commands.Command {
+	return func(k int) commands.Command {
+		if k == 0 || from.ID.IsZero() || to.ID.IsZero() {
+			return commands.DrainProvider{Provider: provider, To: v.to, Step: k}
+		}
+		return commands.DrainProvider{Provider: from.ID.String(), To: to.ID.String(), Step: k}
+	}
 }
 
-// bindings is how many bindings are to be moved, 0 where that cannot be told;
-// the drain itself says why.
-func (v *providerDrain) bindings(ctx context.Context, s *session, provider string) int {
-	var view providerView
+// shown is a provider as it is now, the zero view where there is none: the drain
+// itself says so.
+func (v *providerDrain) shown(ctx context.Context, s *session, provider string) (view providerView) {
 	data, err := s.client.Ask(ctx, commands.ShowProvider{Provider: provider})
 	if err != nil || json.Unmarshal(data, &view) != nil {
-		return 0
+		return providerView{}
 	}
-	return view.Bindings
+	return view
 }
