@@ -32,7 +32,7 @@ func TestKilled(t *testing.T) {
 	for round := range rounds {
 		// From before the server is up to the middle of the commands: so long
 		// after the start, or so many acknowledgements and so long after those.
-		acks := rnd.IntN(4 * crashCallers)
+		acks := rnd.IntN(2 * crashCallers)
 		if round%5 == 0 {
 			acks = 0
 		}

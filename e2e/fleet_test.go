@@ -158,7 +158,11 @@ func byName(v map[string]any) string { return v["name"].(string) }
 func formats(t *testing.T, c *cli) {
 	for line, name := range lists {
 		args := strings.Fields(line)
-		l := read[listJSON[map[string]any]](t, c, args...)
+		raw := c.must(t, append(args, "-o", "json")...)
+		var l listJSON[map[string]any]
+		if err := json.Unmarshal([]byte(raw), &l); err != nil {
+			t.Fatal(line, err)
+		}
 		if l.Mesh != "home" || l.Seq == 0 || l.Time.IsZero() || len(l.Items) == 0 {
 			t.Errorf("%s: %s at %d, %s, %d items", line, l.Mesh, l.Seq, l.Time, len(l.Items))
 		}
@@ -169,7 +173,7 @@ func formats(t *testing.T, c *cli) {
 		if got := c.must(t, append(args, "-o", "name")...); got != names.String() {
 			t.Errorf("%s -o name:\n%s", line, cmp.Diff(names.String(), got))
 		}
-		same(t, c, line, l.Items)
+		same(t, c, line, raw, l.Items)
 		for _, format := range []string{"table", "wide"} {
 			out := strings.TrimSuffix(c.must(t, append(args, "-o", format)...), "\n")
 			if n := strings.Count(out, "\n"); n != len(l.Items) {
@@ -179,16 +183,20 @@ func formats(t *testing.T, c *cli) {
 	}
 	for line, name := range shows {
 		args := strings.Fields(line)
-		v := read[map[string]any](t, c, args...)
+		raw := c.must(t, append(args, "-o", "json")...)
+		var v map[string]any
+		if err := json.Unmarshal([]byte(raw), &v); err != nil {
+			t.Fatal(line, err)
+		}
 		if got := c.must(t, append(args, "-o", "name")...); got != name+"\n" {
 			t.Errorf("%s -o name: %q", line, got)
 		}
-		same(t, c, line, []map[string]any{v})
+		same(t, c, line, raw, []map[string]any{v})
 	}
 }
 
 // same checks that jsonl and yaml say what JSON says.
-func same(t *testing.T, c *cli, line string, items []map[string]any) {
+func same(t *testing.T, c *cli, line, raw string, items []map[string]any) {
 	t.Helper()
 	args := strings.Fields(line)
 	var got []map[string]any
@@ -211,7 +219,7 @@ func same(t *testing.T, c *cli, line string, items []map[string]any) {
 		t.Fatal(err)
 	}
 	var fromJSON, again any
-	if err := json.Unmarshal([]byte(c.must(t, append(args, "-o", "json")...)), &fromJSON); err != nil {
+	if err := json.Unmarshal([]byte(raw), &fromJSON); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(text, &again); err != nil {

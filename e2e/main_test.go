@@ -42,6 +42,10 @@ func TestMain(m *testing.M) {
 // packages run with it, and here processes are many.
 func build(m *testing.M) int {
 	flag.Parse()
+	// The tests wait for processes more than they compute.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("6")
+	}
 	dir, err := os.MkdirTemp("", "bindery-e2e")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
