@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -109,10 +110,7 @@ func CheckVersion(s string) error {
 // CheckConstraint reports whether s constrains versions: ">=14", "14.x",
 // ">=14 <17", "^8.0 || ^9.0".
 func CheckConstraint(s string) error {
-	if len(s) > MaxVersion {
-		return fmt.Errorf("version constraint is %d bytes long; at most %d are allowed", len(s), MaxVersion)
-	}
-	if err := CheckNoSecret(s); err != nil {
+	if err := cmp.Or(CheckNoSecret(s), checkText("version constraint", s, MaxVersion)); err != nil {
 		return err
 	}
 	if _, err := semver.NewConstraint(s); err != nil {
