@@ -51,7 +51,11 @@ func Create(ctx context.Context, nc *nats.Conn, mesh string, opts CreateOptions)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil, fmt.Errorf("creating the ledger of mesh %q: %w", mesh, ErrExists)
 	} else if err != nil {
-		return nil, fmt.Errorf("creating the ledger of mesh %q: %w", mesh, err)
+		err = fmt.Errorf("creating the ledger of mesh %q: %w", mesh, err)
+		if api := (*jetstream.APIError)(nil); errors.As(err, &api) && api.Code >= 500 { // a full disk, for one
+			err = &StoreError{Code: int(api.ErrorCode), Err: err}
+		}
+		return nil, err
 	}
 	// Where only the description of a stream was lost, creating it again brings
 	// back its messages (measured): that is no new ledger.
