@@ -72,6 +72,7 @@ func (s *script) phase(ts *testscript.TestScript, args []string) {
 }
 
 func (s *script) run(ts *testscript.TestScript, args []string, shown bool) {
+	noticeSources()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
