@@ -174,16 +174,6 @@ func (t *Tx) emit(id events.ID, p events.Payload) error {
 	return nil
 }
 
-// each runs emit for several payloads of one entity.
-func (t *Tx) each(id events.ID, ps ...events.Payload) error {
-	for _, p := range ps {
-		if err := t.emit(id, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // warn adds a sentence for the person who gave the command.
 func (t *Tx) warn(format string, args ...any) {
 	t.warnings = append(t.warnings, fmt.Sprintf(format, args...))
