@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"bindery/events"
@@ -187,11 +188,11 @@ func invalid(err error) error {
 		return refuse(SecretInLedger, "the value carries a secret", err.Error(),
 			"give the address alone; secrets are referred to, never recorded")
 	case errors.As(err, &name):
-		code := NameInvalid
+		code, why := NameInvalid, "a name is 1 to 63 of a-z, 0-9 and '-', begins with a letter and does not end in '-'"
 		if name.Reserved {
-			code = NameReserved
+			code, why = NameReserved, "reserved are "+strings.Join(events.ReservedNames(), ", ")
 		}
-		r := refuse(code, err.Error(), "a name is 1 to 63 of a-z, 0-9 and '-', begins with a letter and does not end in '-'", "")
+		r := refuse(code, err.Error(), why, "")
 		if name.Suggest != "" {
 			r.Candidates = append(r.Candidates, Candidate{Name: name.Suggest, Why: "the nearest valid name"})
 		}
