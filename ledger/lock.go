@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -88,8 +89,14 @@ func AcquireLock(ctx context.Context, dir string, cfg LockConfig) (*Lock, error)
 		// what is in the store can still be read.
 		_ = os.Truncate(path, 0)
 	}
-	return &Lock{f: f, dir: dir}, nil
+	l := &Lock{f: f, dir: dir}
+	held.Store(l, struct{}{})
+	return l, nil
 }
+
+// held keeps every lock alive until it is unlocked: a file that nobody refers
+// to is closed by the garbage collector, and its lock with it.
+var held sync.Map
 
 // readHolder reads what the holder wrote. It may be just writing it.
 func readHolder(path string) (h Holder) {
@@ -112,6 +119,7 @@ func (l *Lock) Dir() string { return l.dir }
 
 // Unlock ends the lock. The server that used the store must have been closed.
 func (l *Lock) Unlock() error {
+	held.Delete(l)
 	// Empty before it is free: nobody is told of a holder that is gone.
 	terr := os.Truncate(filepath.Join(l.dir, LockFile), 0)
 	if err := errors.Join(terr, l.f.Unlock()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -102,4 +103,20 @@ func TestLockOfAnotherProcess(t *testing.T) {
 		t.Fatalf("after the holder was killed: %v", err)
 	}
 	l.Unlock()
+}
+
+// Kind: a lock that ends because nobody looks at it.
+func TestLockSurvivesTheCollector(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := AcquireLock(t.Context(), dir, LockConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	var locked *LockedError
+	if _, err := AcquireLock(t.Context(), dir, LockConfig{Wait: -1}); !errors.As(err, &locked) {
+		t.Errorf("the lock was lost: %v", err)
+	}
 }
