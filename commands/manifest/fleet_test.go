@@ -26,7 +26,7 @@ func fleet(t testing.TB) (*Manifest, []byte) {
 }
 
 // TestFleet reads the example fleet and resolves each of its slots by the
-// ladder of DESIGN section 4, written down here once more and in short.
+// ladder of docs/concepts.md, written down here once more and in short.
 func TestFleet(t *testing.T) {
 	m, _ := fleet(t)
 	got := map[string]string{}
