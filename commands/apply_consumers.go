@@ -62,10 +62,10 @@ func (a *applier) assignmentFields(f *fields, r projections.AssignmentRef, want 
 		}
 	}
 	for _, v := range a.BindingViews(as) {
-		if hasFlag(v.Flags, projections.FlagPending) && (!v.Optional || want.Bind[v.Slot] != "") {
+		if slices.Contains(v.Flags, projections.FlagPending) && (!v.Optional || want.Bind[v.Slot] != "") {
 			f.note(NeedsRebind, "%s is pending", v.Slot)
 		}
-		if hasFlag(v.Flags, projections.FlagDrift) {
+		if slices.Contains(v.Flags, projections.FlagDrift) {
 			if a.Module(as.Module).Slot(v.Slot) == nil {
 				f.note(NeedsPrune, "%s is declared no longer", v.Slot)
 			} else {

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"slices"
 
 	"bindery/events"
 	"bindery/projections"
@@ -351,20 +352,11 @@ func (c ResolveAssignment) Decide(t *Tx) error {
 		d := &t.Module(a.Module).Slots[i]
 		f := FoundSlot{Assignment: r, Name: d.Name, Binding: t.BindingOf(a, d.Name), Decl: d}
 		pending := f.Binding == 0 || t.Binding(f.Binding).Pending()
-		if pending || c.Rebind && hasFlag(t.Flags(t.Binding(f.Binding)), projections.FlagDrift) {
+		if pending || c.Rebind && slices.Contains(t.Flags(t.Binding(f.Binding)), projections.FlagDrift) {
 			if err := t.reResolve(f); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func hasFlag(flags []projections.Flag, want projections.Flag) bool {
-	for _, f := range flags {
-		if f == want {
-			return true
-		}
-	}
-	return false
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	"bindery/events"
 
@@ -67,7 +68,7 @@ func (s *State) slotsOf(p *events.ModuleDeclared) ([]Slot, error) {
 		}
 		slots = append(slots, slot)
 	}
-	slices.SortFunc(slots, func(a, b Slot) int { return compareStrings(a.Name, b.Name) })
+	slices.SortFunc(slots, func(a, b Slot) int { return strings.Compare(a.Name, b.Name) })
 	for i := range slots {
 		slots[i].key = s.slotKey(slots[i].Name)
 	}

@@ -3,6 +3,7 @@ package projections
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"bindery/events"
@@ -309,7 +310,7 @@ func (s *State) Bindings(a *Assignment) []BindingRef {
 		}
 	}
 	slices.SortFunc(out, func(x, y BindingRef) int {
-		return compareStrings(s.slotNames[s.Binding(x).slot], s.slotNames[s.Binding(y).slot])
+		return strings.Compare(s.slotNames[s.Binding(x).slot], s.slotNames[s.Binding(y).slot])
 	})
 	return out
 }
@@ -327,16 +328,6 @@ func (s *State) BindingOf(a *Assignment, slot string) BindingRef {
 			return r
 		}
 		r = b.next
-	}
-	return 0
-}
-
-func compareStrings(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
 	}
 	return 0
 }
