@@ -38,10 +38,24 @@ type BindingReleased struct {
 	Cause ReleaseCause `json:"cause"`
 }
 
+// BindingApplied says that the consumer runs with what the ledger gave it to use
+// as of a sequence, which it read and did not assume.
+type BindingApplied struct {
+	At uint64 `json:"at" jsonschema:"description=the sequence"`
+}
+
+// BindingFailed says that the consumer could not take up what it is to use; why
+// stands in ce-reason.
+type BindingFailed struct {
+	Attempts uint64 `json:"attempts" jsonschema:"description=how often it has been tried"`
+}
+
 // EventType implements Payload, for each type of this file.
 func (*BindingBound) EventType() Type    { return Type{EntityBinding, "bound", 1} }
 func (*BindingRebound) EventType() Type  { return Type{EntityBinding, "rebound", 1} }
 func (*BindingReleased) EventType() Type { return Type{EntityBinding, "released", 1} }
+func (*BindingApplied) EventType() Type  { return Type{EntityBinding, "applied", 1} }
+func (*BindingFailed) EventType() Type   { return Type{EntityBinding, "failed", 1} }
 
 // Check implements Payload, for each type of this file.
 func (p *BindingBound) Check() error {
@@ -69,6 +83,20 @@ func (p *BindingReleased) Check() error {
 		return err
 	}
 	return p.From.check()
+}
+
+func (p *BindingApplied) Check() error {
+	if p.At == 0 {
+		return errors.New("applied as of no sequence")
+	}
+	return nil
+}
+
+func (p *BindingFailed) Check() error {
+	if p.Attempts == 0 {
+		return errors.New("a failure of no attempt")
+	}
+	return nil
 }
 
 func checkDecided(assignment ID, slot string, rule Rule) error {

@@ -270,9 +270,9 @@ func drawn(t *rapid.T, v reflect.Value, field string, optional bool) {
 	case ID:
 		v.Set(reflect.ValueOf(id.Draw(t, field)))
 		return
-	case time.Time:
+	case time.Time, Moment:
 		ms := rapid.Int64Range(-62167219200000, 253402300799999).Draw(t, field)
-		v.Set(reflect.ValueOf(time.UnixMilli(ms).UTC()))
+		v.Set(reflect.ValueOf(time.UnixMilli(ms).UTC()).Convert(v.Type()))
 		return
 	}
 	switch v.Kind() {
@@ -309,6 +309,8 @@ func drawn(t *rapid.T, v reflect.Value, field string, optional bool) {
 			v.SetString(text("managed", "none"))
 		case Because:
 			v.SetString(text("fork", "version"))
+		case SecretRef:
+			v.SetString(text("file:/a", "sealed:pg-a/wiki-7"))
 		case ReleaseCause:
 			v.SetString(text("ended", "pruned"))
 		default:

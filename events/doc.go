@@ -193,7 +193,10 @@ are at most 100, each ^[a-z0-9][a-z0-9._-]{0,62}$, sorted bytewise and distinct.
 A module has at most 100 slots, required and embedded together. Every other
 string of a payload is text, of at most 1024 bytes.
 
-No secret is part of an event: a credential is a generation and a reference.
+No secret is part of an event. A credential is told by its binding and its
+generation, the sequence of the event that asked for it; where its secret lies is
+a reference, scheme:path, of at most 255 bytes: the scheme is one of
+[SecretSchemes], the path is of A-Z a-z 0-9 . _ / @ - and has no ".." segment.
 [Event.Encode] refuses what carries one, and its errors do not repeat it.
 */
 package events

@@ -20,6 +20,7 @@ import (
 const (
 	patternID   = `^[0-7][0-9A-HJKMNP-TV-Z]{25}$`
 	patternName = `^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`
+	patternRef  = `^[a-z0-9-]+:[A-Za-z0-9._/@-]+$`
 	patternTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$`
 )
 
@@ -40,7 +41,7 @@ func schemaOf(t testing.TB, typ Type) *jsonschema.Schema {
 			switch t {
 			case reflect.TypeFor[ID]():
 				return &jsonschema.Schema{Type: "string", Pattern: patternID}
-			case reflect.TypeFor[time.Time]():
+			case reflect.TypeFor[time.Time](), reflect.TypeFor[Moment]():
 				return &jsonschema.Schema{Type: "string", Format: "date-time", Pattern: patternTime}
 			case reflect.TypeFor[Scope]():
 				return enum(allScopes)
@@ -52,6 +53,8 @@ func schemaOf(t testing.TB, typ Type) *jsonschema.Schema {
 				return enum(allBecause)
 			case reflect.TypeFor[ReleaseCause]():
 				return enum(allCauses)
+			case reflect.TypeFor[SecretRef]():
+				return &jsonschema.Schema{Type: "string", Pattern: patternRef}
 			case reflect.TypeFor[uint64]():
 				return &jsonschema.Schema{Type: "integer", Minimum: "0"}
 			}

@@ -23,6 +23,8 @@ const (
 	EntityAssignment Entity = "assignment"
 	EntityBinding    Entity = "binding"
 	EntityOverride   Entity = "override"
+	EntityCredential Entity = "credential" // under the binding's id
+	EntityRotation   Entity = "rotation"
 )
 
 // Type names one kind of event, with the version of its payload.
@@ -175,6 +177,8 @@ var Known = NewRegistry(
 	&ProviderCordoned{}, &ProviderUncordoned{}, &ProviderRetired{},
 	&ModuleDeclared{}, &ModuleRemoved{},
 	&AssignmentCreated{}, &AssignmentRenamed{}, &AssignmentMoved{}, &ChoiceSet{}, &ChoiceCleared{}, &AssignmentEnded{},
-	&BindingBound{}, &BindingRebound{}, &BindingReleased{},
+	&BindingBound{}, &BindingRebound{}, &BindingReleased{}, &BindingApplied{}, &BindingFailed{},
 	&OverrideSet{}, &OverrideCleared{},
+	&CredentialRequested{}, &CredentialIssued{}, &CredentialFailed{}, &CredentialRevoked{}, &CredentialWrittenOff{},
+	&RotationStarted{}, &RotationUrged{}, &RotationCompleted{}, &RotationAborted{},
 )

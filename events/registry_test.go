@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -125,7 +126,7 @@ func TestPayloadTags(t *testing.T) {
 		case reflect.Pointer, reflect.Slice, reflect.Map:
 			walk(typ.Elem())
 		case reflect.Struct:
-			if typ.PkgPath() != reflect.TypeFor[Event]().PkgPath() {
+			if typ.PkgPath() != reflect.TypeFor[Event]().PkgPath() || typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 				return
 			}
 			for i := range typ.NumField() {

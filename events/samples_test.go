@@ -38,6 +38,7 @@ var (
 	assignmentID = testID(6)
 	bindingID    = testID(7)
 	overrideID   = testID(8)
+	rotationID   = testID(10)
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -93,9 +94,24 @@ func samples() []Payload {
 			Rule: RuleOverride, Basis: 9},
 		&BindingReleased{From: Target{Provider: providerID}, Cause: ReleasePruned},
 
+		&BindingApplied{At: 41},
+		&BindingFailed{Attempts: 2},
+
 		&OverrideSet{Binding: bindingID, Assignment: assignmentID, Slot: "db", Provider: testID(14),
 			Under: Memory{Target: Target{Provider: providerID}, Rule: RuleCoLocated, Basis: 7}},
 		&OverrideCleared{Binding: bindingID},
+
+		&CredentialRequested{Target: Target{Provider: providerID}},
+		&CredentialIssued{Generation: 33, SecretRef: "sealed:pg-a/wiki-33"},
+		&CredentialFailed{Generation: 33, Attempts: 4},
+		&CredentialRevoked{Generation: 33, Forced: true},
+		&CredentialWrittenOff{Generation: 33, Forced: true},
+
+		&RotationStarted{Target: Target{Provider: providerID}, Binding: bindingID, IssuedBefore: 40,
+			Deadline: Moment(testTime.Add(48 * time.Hour)), Urgent: true, Members: 2},
+		&RotationUrged{},
+		&RotationCompleted{},
+		&RotationAborted{},
 	}
 }
 
@@ -122,6 +138,14 @@ func sample(p Payload) Event {
 		e.Entity = assignmentID
 	case EntityBinding:
 		e.Entity, e.K, e.N = bindingID, 2, 3
+	case EntityCredential:
+		e.Entity = bindingID
+		switch p.(type) {
+		case *CredentialFailed, *CredentialWrittenOff:
+			e.Reason = "connection refused"
+		}
+	case EntityRotation:
+		e.Entity = rotationID
 	case EntityOverride:
 		e.Entity, e.Reason, e.Actor = overrideID, "pg-a wird ersetzt: 100 % \"voll\" – Ticket 4711", "Zoë"
 	default: // an entity this switch does not know yet

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Masterminds/semver/v3"
 )
@@ -85,6 +86,36 @@ func (t Target) IsZero() bool { return t == Target{} }
 func (t Target) check() error {
 	if t.Embedded && !t.Provider.IsZero() {
 		return errors.New("target is both a provider and embedded")
+	}
+	return nil
+}
+
+// Moment is an instant in a payload, spelt as ce-time is: encoding/json's own
+// spelling varies in zone and decimals.
+type Moment time.Time
+
+// IsZero reports whether there is none.
+func (m Moment) IsZero() bool { return time.Time(m).IsZero() }
+
+// Equal reports whether both are the same instant.
+func (m Moment) Equal(o Moment) bool { return time.Time(m).Equal(time.Time(o)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (m Moment) MarshalText() ([]byte, error) {
+	return time.Time(m).UTC().AppendFormat(nil, timeLayout), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Moment) UnmarshalText(b []byte) error {
+	v, err := parseTime(string(b))
+	*m = Moment(v)
+	return err
+}
+
+// check reports what ce-time could not spell.
+func (m Moment) check() error {
+	if t := time.Time(m); !t.Equal(Instant(t)) || t.Year() < 0 || t.Year() > 9999 {
+		return errors.New("a time is not in whole milliseconds, or not of the years 0 to 9999")
 	}
 	return nil
 }
