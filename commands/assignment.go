@@ -352,7 +352,7 @@ func (c ResolveAssignment) Decide(t *Tx) error {
 		d := &t.Module(a.Module).Slots[i]
 		f := FoundSlot{Assignment: r, Name: d.Name, Binding: t.BindingOf(a, d.Name), Decl: d}
 		pending := f.Binding == 0 || t.Binding(f.Binding).Pending()
-		if pending || c.Rebind && slices.Contains(t.Flags(t.Binding(f.Binding)), projections.FlagDrift) {
+		if pending || c.Rebind && slices.Contains(t.Flags(f.Binding), projections.FlagDrift) {
 			if err := t.reResolve(f); err != nil {
 				return err
 			}

@@ -84,6 +84,7 @@ func (d drain) begin() error {
 	if d.Whole && d.more {
 		return d.step()
 	}
+	d.remain()
 	return nil
 }
 
@@ -165,7 +166,17 @@ func (d drain) step() error {
 		}
 	}
 	d.more = d.left() > 0
+	d.remain()
 	return nil
+}
+
+// remain says who can still log in to the old provider when all is moved.
+func (d drain) remain() {
+	from := d.Provider(d.from)
+	if n := len(from.Holders.Live); n > 0 && !d.more {
+		d.warn("%s live at %s until the consumers run with the new ones and the old ones are revoked: bindery provider holders %s",
+			stays(n, "credential"), from.Name, from.Name)
+	}
 }
 
 // meets checks again, as step 0 did, that a slot may move: it may have changed

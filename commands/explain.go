@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"time"
 
 	"bindery/events"
 	"bindery/projections"
@@ -41,7 +42,7 @@ type Explanation struct {
 }
 
 // Answer implements Query.
-func (q Explain) Answer(s *projections.State) (any, error) {
+func (q Explain) Answer(s *projections.State, _ time.Time) (any, error) {
 	if q.Slot != "" {
 		f, err := Finder{s}.Slot(q.Slot)
 		if err != nil {
@@ -82,7 +83,7 @@ func explainSlot(s *projections.State, f FoundSlot) Explanation {
 	}
 	b := s.Binding(f.Binding)
 	out.Seq, out.Rule, out.Basis, out.Provider = b.Seq, b.Rule(), b.Basis, s.TargetName(s.Target(b))
-	if out.Flags = s.Flags(b); out.Flags == nil {
+	if out.Flags = s.Flags(f.Binding); out.Flags == nil {
 		out.Flags = []projections.Flag{}
 	}
 	if b.Override != 0 {

@@ -152,7 +152,7 @@ func (w *world) flags(path string, want ...projections.Flag) {
 
 func (w *world) view(path string) projections.BindingView {
 	w.t.Helper()
-	v, err := ShowBinding{path}.Answer(w.s)
+	v, err := ShowBinding{path}.Answer(w.s, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -164,7 +164,8 @@ func (w *world) dump() []any { return dump(w.s) }
 
 func dump(s *projections.State) []any {
 	return []any{s.Mesh, s.Seq, s.Chain, s.ListNodes(), s.ListProvisions(), s.ListProviders(), s.ListModules(),
-		s.ListAssignments(), s.ListBindings(projections.BindingFilter{}), s.ListOverrides(), s.Status()}
+		s.ListAssignments(), s.ListBindings(projections.BindingFilter{}), s.ListOverrides(), s.Status(s.Time),
+		s.ListCredentials(projections.CredentialFilter{All: true}), rotationsOf(s)}
 }
 
 // replay folds the whole log into a fresh state and compares.
@@ -182,3 +183,12 @@ func (w *world) replay() {
 }
 
 func str(s string) *string { return &s }
+
+// rotationsOf is every rotation with its members.
+func rotationsOf(s *projections.State) []projections.RotationView {
+	var out []projections.RotationView
+	for _, v := range s.ListRotations(projections.RotationFilter{}, s.Time).Items {
+		out = append(out, s.RotationMembers(projections.RotationRef(s.ByID(events.EntityRotation, v.ID)), s.Time))
+	}
+	return out
+}

@@ -75,7 +75,7 @@ func TestNoMessageRepeatsASecret(t *testing.T) {
 			t.Errorf("%s repeats the secret: %s", c.Verb(), text)
 		}
 	}
-	if _, err := Answer(w.s, ShowProvider{url}); err == nil || strings.Contains(err.Error(), secret) {
+	if _, err := Answer(w.s, ShowProvider{url}, w.now); err == nil || strings.Contains(err.Error(), secret) {
 		t.Errorf("a query repeats the secret: %v", err)
 	}
 }

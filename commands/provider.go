@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"bindery/events"
 	"bindery/projections"
@@ -337,6 +338,14 @@ func (c RetireProvider) Decide(t *Tx) error {
 	if n := len(p.Bindings); n > 0 {
 		t.warn("%s stranded on %s", stays(n, "slot"), p.Name)
 	}
+	if n := len(p.Holders.Live); n > 0 {
+		t.warn("%s live at %s, and nobody will revoke them", stays(n, "credential"), p.Name)
+	}
+	if o := p.Holders.Open; o != 0 {
+		if err := t.emit(t.Rotation(o).ID, &events.RotationAborted{}); err != nil {
+			return err
+		}
+	}
 	return t.emit(p.ID, &events.ProviderRetired{Forced: true})
 }
 
@@ -344,12 +353,17 @@ func (c RetireProvider) Decide(t *Tx) error {
 func retireRefusal(s *projections.State, r projections.ProviderRef) *Refusal {
 	p := s.Provider(r)
 	refs := len(p.Choices) + len(p.Overrides) + len(p.Memories) + len(p.Modules) + p.Defaults
-	if len(p.Bindings)+refs == 0 {
+	held := len(p.Holders.Live)
+	if len(p.Bindings)+refs+held == 0 && p.Holders.Open == 0 {
 		return nil
 	}
 	out := refuse(ProviderInUse, "provider "+p.Name+" is in use",
-		count(len(p.Bindings), "binding")+" and "+count(refs, "reference")+" lead to it",
+		count(len(p.Bindings), "binding")+" and "+count(refs, "reference")+" lead to it; credentials that log in to it: "+strconv.Itoa(held),
 		"bindery provider drain "+p.Name+" --to OTHER")
+	if o := p.Holders.Open; o != 0 {
+		id := s.Rotation(o).ID
+		out.Candidates = append(out.Candidates, Candidate{Name: id.String(), ID: &id, Why: "a rotation of its holders is open"})
+	}
 	out.of("bound to it", s.SlotNames(p.Bindings)).
 		of("an override names it", s.SlotNames(p.Overrides)).
 		of("an override remembers it", s.SlotNames(p.Memories)).
@@ -368,8 +382,28 @@ func retireRefusal(s *projections.State, r projections.ProviderRef) *Refusal {
 		}
 		out.of("a node whose default it is", nodes)
 	}
-	if len(p.Bindings)+len(p.Choices)+len(p.Overrides)+len(p.Memories)+p.Defaults == 0 {
+	if held > 0 {
+		out.of("a credential of it logs in", holderNames(s, r))
+	}
+	switch {
+	case len(p.Bindings)+len(p.Choices)+len(p.Overrides)+len(p.Memories)+p.Defaults > 0:
+	case held > 0:
+		out.Fix = "bindery provider holders " + p.Name
+	case p.Holders.Open != 0:
+		out.Fix = "bindery rotation abort " + s.Rotation(p.Holders.Open).ID.String() + " --reason TEXT"
+	default:
 		out.Fix = "bindery module show " + s.ModuleNames(p.Modules)[0]
+	}
+	return out
+}
+
+// holderNames lists who can log in to a provider, a slot as often as it has
+// credentials there.
+func holderNames(s *projections.State, r projections.ProviderRef) []string {
+	refs := s.Provider(r).Holders.Live
+	out := make([]string, len(refs))
+	for i, c := range refs {
+		out[i] = s.SlotPath(s.Binding(s.Credential(c).Binding))
 	}
 	return out
 }

@@ -1,6 +1,11 @@
 package commands
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
 	"bindery/projections"
 )
 
@@ -54,6 +59,7 @@ type (
 		Provider   string `json:"provider,omitempty"`
 		Node       string `json:"node,omitempty"` // the consumer's
 		Assignment string `json:"assignment,omitempty"`
+		Flag       string `json:"flag,omitempty"` // that a binding must have
 	}
 )
 
@@ -100,28 +106,38 @@ func (ShowBinding) Name() string { return "binding.show" }
 func (ListBindings) Name() string { return "binding.list" }
 
 // Answer implements Query.
-func (ListNodes) Answer(s *projections.State) (any, error) { return s.ListNodes(), nil }
+func (ListNodes) Answer(s *projections.State, _ time.Time) (any, error) { return s.ListNodes(), nil }
 
 // Answer implements Query.
-func (ListProvisions) Answer(s *projections.State) (any, error) { return s.ListProvisions(), nil }
+func (ListProvisions) Answer(s *projections.State, _ time.Time) (any, error) {
+	return s.ListProvisions(), nil
+}
 
 // Answer implements Query.
-func (ListProviders) Answer(s *projections.State) (any, error) { return s.ListProviders(), nil }
+func (ListProviders) Answer(s *projections.State, _ time.Time) (any, error) {
+	return s.ListProviders(), nil
+}
 
 // Answer implements Query.
-func (ListModules) Answer(s *projections.State) (any, error) { return s.ListModules(), nil }
+func (ListModules) Answer(s *projections.State, _ time.Time) (any, error) {
+	return s.ListModules(), nil
+}
 
 // Answer implements Query.
-func (ListAssignments) Answer(s *projections.State) (any, error) { return s.ListAssignments(), nil }
+func (ListAssignments) Answer(s *projections.State, _ time.Time) (any, error) {
+	return s.ListAssignments(), nil
+}
 
 // Answer implements Query.
-func (ListOverrides) Answer(s *projections.State) (any, error) { return s.ListOverrides(), nil }
+func (ListOverrides) Answer(s *projections.State, _ time.Time) (any, error) {
+	return s.ListOverrides(), nil
+}
 
 // Answer implements Query.
-func (Status) Answer(s *projections.State) (any, error) { return s.Status(), nil }
+func (Status) Answer(s *projections.State, now time.Time) (any, error) { return s.Status(now), nil }
 
 // Answer implements Query.
-func (q ShowNode) Answer(s *projections.State) (any, error) {
+func (q ShowNode) Answer(s *projections.State, _ time.Time) (any, error) {
 	r, err := Finder{s}.Node(q.Node)
 	if err != nil {
 		return nil, err
@@ -130,7 +146,7 @@ func (q ShowNode) Answer(s *projections.State) (any, error) {
 }
 
 // Answer implements Query.
-func (q ShowProvision) Answer(s *projections.State) (any, error) {
+func (q ShowProvision) Answer(s *projections.State, _ time.Time) (any, error) {
 	r, err := Finder{s}.Provision(q.Provision)
 	if err != nil {
 		return nil, err
@@ -147,7 +163,7 @@ type ProviderShow struct {
 }
 
 // Answer implements Query.
-func (q ShowProvider) Answer(s *projections.State) (any, error) {
+func (q ShowProvider) Answer(s *projections.State, _ time.Time) (any, error) {
 	r, err := Finder{s}.Provider(q.Provider)
 	if err != nil {
 		return nil, err
@@ -160,7 +176,7 @@ func (q ShowProvider) Answer(s *projections.State) (any, error) {
 }
 
 // Answer implements Query.
-func (q ShowModule) Answer(s *projections.State) (any, error) {
+func (q ShowModule) Answer(s *projections.State, _ time.Time) (any, error) {
 	r, err := Finder{s}.Module(q.Module)
 	if err != nil {
 		return nil, err
@@ -169,7 +185,7 @@ func (q ShowModule) Answer(s *projections.State) (any, error) {
 }
 
 // Answer implements Query.
-func (q ShowAssignment) Answer(s *projections.State) (any, error) {
+func (q ShowAssignment) Answer(s *projections.State, _ time.Time) (any, error) {
 	r, err := Finder{s}.Assignment(q.Assignment)
 	if err != nil {
 		return nil, err
@@ -178,7 +194,7 @@ func (q ShowAssignment) Answer(s *projections.State) (any, error) {
 }
 
 // Answer implements Query.
-func (q ShowBinding) Answer(s *projections.State) (any, error) {
+func (q ShowBinding) Answer(s *projections.State, _ time.Time) (any, error) {
 	f, err := Finder{s}.Slot(q.Slot)
 	if err != nil {
 		return nil, err
@@ -190,7 +206,7 @@ func (q ShowBinding) Answer(s *projections.State) (any, error) {
 }
 
 // Answer implements Query.
-func (q ListBindings) Answer(s *projections.State) (any, error) {
+func (q ListBindings) Answer(s *projections.State, _ time.Time) (any, error) {
 	var filter projections.BindingFilter
 	var err error
 	f := Finder{s}
@@ -207,6 +223,16 @@ func (q ListBindings) Answer(s *projections.State) (any, error) {
 	if q.Assignment != "" {
 		if filter.Assignment, err = f.Assignment(q.Assignment); err != nil {
 			return nil, err
+		}
+	}
+	if q.Flag != "" {
+		filter.Flag = projections.Flag(q.Flag)
+		if !slices.Contains(projections.AllFlags(), filter.Flag) {
+			names := make([]string, 0, len(projections.AllFlags()))
+			for _, f := range projections.AllFlags() {
+				names = append(names, string(f))
+			}
+			return nil, refuse(Usage, fmt.Sprintf("%q is no flag of a binding", clip(q.Flag)), "the flags are "+strings.Join(names, ", "), "bindery binding list")
 		}
 	}
 	return s.ListBindings(filter), nil

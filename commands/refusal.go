@@ -69,6 +69,17 @@ const (
 	ManifestUnreadable  Code = "manifest_unreadable"
 	DuplicateNode       Code = "duplicate_node"
 	DuplicateOverride   Code = "duplicate_override"
+	RotationNotFound    Code = "rotation_not_found"
+	RotationOpen        Code = "rotation_open"
+	RotationClosed      Code = "rotation_closed"
+	NoCredentials       Code = "no_credentials"
+	NotAdopted          Code = "not_adopted"
+	AlreadyIssued       Code = "already_issued"
+	GenerationUnknown   Code = "generation_unknown"
+	AtBeyondHead        Code = "at_beyond_head"
+	AtRegressed         Code = "at_regressed"
+	NeedsServe          Code = "needs_serve"
+	StillPending        Code = "still_pending"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
 	Internal            Code = "internal"
@@ -98,13 +109,13 @@ var exitCodes = map[Code]int{
 	NodeNotFound: ExitNotFound, ProvisionNotFound: ExitNotFound, ProviderNotFound: ExitNotFound,
 	ModuleNotFound: ExitNotFound, AssignmentNotFound: ExitNotFound, BindingNotFound: ExitNotFound,
 	OverrideNotFound: ExitNotFound, DefaultNotFound: ExitNotFound, EventNotFound: ExitNotFound,
-	SlotNotDeclared: ExitNotFound, LedgerMissing: ExitNotFound,
+	SlotNotDeclared: ExitNotFound, LedgerMissing: ExitNotFound, RotationNotFound: ExitNotFound, GenerationUnknown: ExitNotFound,
 
 	CommandIDReused: ExitConflict, CommandIDExpired: ExitConflict, LedgerMoved: ExitConflict,
 
-	StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
-	OutcomeUnknown: ExitTimedOut,
-	LedgerDamaged:  ExitIntegrity, NewerLedger: ExitFailed,
+	NeedsServe: ExitUnreachable, StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
+	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut,
+	LedgerDamaged: ExitIntegrity, NewerLedger: ExitFailed,
 	Interrupted: ExitInterrupted, Internal: ExitFailed,
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"bindery/projections"
 )
@@ -52,6 +53,16 @@ func init() {
 	register[SetOverride]()
 	register[ClearOverride]()
 	register[ApplyManifest]()
+	register[AcknowledgeBinding]()
+	register[FailBinding]()
+	register[RequestCredential]()
+	register[IssueCredential]()
+	register[FailCredential]()
+	register[RevokeCredential]()
+	register[WriteOffCredentials]()
+	register[StartRotation]()
+	register[UrgeRotation]()
+	register[AbortRotation]()
 
 	registerQuery[ListNodes]()
 	registerQuery[ShowNode]()
@@ -68,6 +79,11 @@ func init() {
 	registerQuery[ListOverrides]()
 	registerQuery[Status]()
 	registerQuery[Explain]()
+	registerQuery[ListHolders]()
+	registerQuery[ListCredentials]()
+	registerQuery[ListRotations]()
+	registerQuery[ShowRotation]()
+	registerQuery[PreviewRotation]()
 }
 
 // Verbs lists the verbs, sorted.
@@ -86,13 +102,13 @@ func ParseCommand(verb string, args json.RawMessage) (Command, error) {
 type Query interface {
 	// Name is the query's name: noun and verb of the command line with a dot.
 	Name() string
-	// Answer gives a value of the JSON contract, or a *Refusal.
-	Answer(s *projections.State) (any, error)
+	// Answer gives a value of the JSON contract, or a *Refusal. It is asked at now.
+	Answer(s *projections.State, now time.Time) (any, error)
 }
 
 // Answer puts q to s. A refusal repeats no secret that q carries.
-func Answer(s *projections.State, q Query) (any, error) {
-	v, err := q.Answer(s)
+func Answer(s *projections.State, q Query, now time.Time) (any, error) {
+	v, err := q.Answer(s, now)
 	if err != nil {
 		return nil, withoutSecret(q, err)
 	}

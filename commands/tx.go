@@ -113,6 +113,9 @@ func (t *Tx) run(c Command) (*Decision, error) {
 	if err := c.Decide(t); err != nil {
 		return nil, err
 	}
+	if err := t.completeRotations(); err != nil {
+		return nil, err
+	}
 	return t.finish()
 }
 

@@ -41,6 +41,8 @@ func (s *State) NameOf(id events.ID) string {
 		return s.modules.at(r.index).Name
 	case kAssignment:
 		return s.assignments.at(r.index).Name
+	case kRotation:
+		return s.rotationName(s.rotations.at(r.index))
 	case kOverride:
 		return s.SlotPath(s.Binding(s.overrides.at(r.index).Binding))
 	}
@@ -114,6 +116,32 @@ func (s *State) Describe(e *events.Event) string {
 		return fmt.Sprintf("override of %s set to %s", name, s.NameOf(p.Provider))
 	case *events.OverrideCleared:
 		return "override of " + name + " cleared"
+	case *events.BindingApplied:
+		return fmt.Sprintf("%s runs with what it was to use at %d", name, p.At)
+	case *events.BindingFailed:
+		return fmt.Sprintf("%s could not take up what it is to use (%s)", name, times(p.Attempts))
+	case *events.CredentialRequested:
+		return fmt.Sprintf("%s asks for a credential at %s", name, s.TargetName(p.Target))
+	case *events.CredentialIssued:
+		return fmt.Sprintf("%s was issued generation %d, its secret at %s", name, p.Generation, p.SecretRef)
+	case *events.CredentialFailed:
+		return fmt.Sprintf("generation %d of %s failed (%s)", p.Generation, name, times(p.Attempts))
+	case *events.CredentialRevoked:
+		return fmt.Sprintf("generation %d of %s revoked%s", p.Generation, name, byForce(p.Forced))
+	case *events.CredentialWrittenOff:
+		return fmt.Sprintf("generation %d of %s written off%s", p.Generation, name, byForce(p.Forced))
+	case *events.RotationStarted:
+		urgent := ""
+		if p.Urgent {
+			urgent = "urgent "
+		}
+		return fmt.Sprintf("%s%s started: credentials to replace: %d", urgent, name, p.Members)
+	case *events.RotationUrged:
+		return name + " made urgent"
+	case *events.RotationCompleted:
+		return name + " completed"
+	case *events.RotationAborted:
+		return name + " aborted"
 	}
 	return subject + " " + e.Type.Name
 }
@@ -137,4 +165,22 @@ func orUnknown(s string) string {
 		return "none"
 	}
 	return s
+}
+
+// rotationName says what a rotation is about.
+func (s *State) rotationName(o *Rotation) string {
+	switch {
+	case o.Provider == 0:
+		return "rotation of the instance of " + s.SlotPath(s.Binding(o.Binding))
+	case o.Binding != 0:
+		return "rotation of " + s.SlotPath(s.Binding(o.Binding)) + " at " + s.Provider(o.Provider).Name
+	}
+	return "rotation of the holders of " + s.Provider(o.Provider).Name
+}
+
+func times(n uint64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

@@ -18,6 +18,8 @@ type (
 	AssignmentRef uint32
 	BindingRef    uint32
 	OverrideRef   uint32
+	CredentialRef uint32
+	RotationRef   uint32
 )
 
 // Mesh is the ledger's own record.
@@ -88,6 +90,7 @@ type Provider struct {
 	Features     []string
 	State        ProviderState
 	StateSeq     uint64 // of the event that gave it its state
+	StateTime    time.Time
 	Seq          uint64 // of the last event about it
 	ChangedSeq   uint64 // of the last event its consumers must follow: relocation, endpoint
 	fromManifest uint8
@@ -100,6 +103,8 @@ type Provider struct {
 	Memories  []BindingRef // whose override remembers it
 	Modules   []ModuleRef  // that name it in a requirement
 	Defaults  int          // provisions and nodes it is the default of
+
+	Holders Holders // who can log in to it
 
 	posInProvision, posInNode uint32
 }
@@ -171,15 +176,21 @@ type Assignment struct {
 // mesh has many.
 type Binding struct {
 	ID         events.ID
-	Seq        uint64 // of the last bound or rebound, 0 while pending
+	Seq        uint64 // of the last bound, rebound or released, 0 while pending
 	Basis      uint64 // of the fact the rule rests on
 	ChoiceSeq  uint64
+	Applied    uint64 // the consumer runs with what it was to use as of here
+	settled    uint64 // its asks are on record as of here
 	Assignment AssignmentRef
 	Provision  ProvisionRef // of the slot when it was last declared
 	Provider   ProviderRef  // bound to it; 0 when embedded or pending
 	Choice     ProviderRef
 	Override   OverrideRef
-	next       BindingRef // of the same assignment
+	next       BindingRef    // of the same assignment
+	newest     CredentialRef // of its credentials
+	use        CredentialRef // the one in use, or 0
+	ask        CredentialRef // the open ask on record, or 0
+	left       ProviderRef   // what served it when it was released
 	slot       uint32
 	pos        uint32 // in Provider.Bindings
 	choicePos  uint32 // in the choice's Choices

@@ -16,7 +16,20 @@ const (
 	FlagUnsatisfied Flag = "unsatisfied"
 	// FlagStranded: the bound provider was retired by force.
 	FlagStranded Flag = "stranded"
+	// FlagSwitching: the consumer runs with another target than is decided, until
+	// a credential for that is issued.
+	FlagSwitching Flag = "switching"
+	// FlagOutdated: the consumer has not said that it runs with what it is to use.
+	FlagOutdated Flag = "outdated"
+	// FlagCutOff: the credential in use was revoked or written off by force.
+	FlagCutOff Flag = "cut-off"
 )
+
+// boundFlags are those that a slot can have which something serves.
+var boundFlags = []Flag{FlagDrift, FlagUnsatisfied, FlagStranded, FlagSwitching, FlagOutdated, FlagCutOff}
+
+// AllFlags lists the flags, in the order in which Flags gives them.
+func AllFlags() []Flag { return append([]Flag{FlagPending}, boundFlags...) }
 
 // Asked is the provider that is asked for by name, and the rung that asks: the
 // override, the assignment's choice, or the module. 0 when nobody names one.
@@ -45,11 +58,15 @@ func (s *State) Declared(b *Binding) *Slot {
 }
 
 // Flags lists what is the matter with a binding, in a fixed order.
-func (s *State) Flags(b *Binding) []Flag {
-	var out []Flag
+func (s *State) Flags(r BindingRef) []Flag {
+	b := s.Binding(r)
 	if b.Released {
+		if s.Lingers(b) {
+			return []Flag{FlagOutdated}
+		}
 		return nil
 	}
+	var out []Flag
 	d := s.Declared(b)
 	if b.Pending() {
 		if d != nil {
@@ -70,6 +87,15 @@ func (s *State) Flags(b *Binding) []Flag {
 		if p.State == Retired {
 			out = append(out, FlagStranded)
 		}
+	}
+	if b.use != 0 && s.Credential(b.use).Provider != b.Provider {
+		out = append(out, FlagSwitching)
+	}
+	if s.Outdated(b) {
+		out = append(out, FlagOutdated)
+	}
+	if b.use != 0 && !s.useLive(b) {
+		out = append(out, FlagCutOff)
 	}
 	return out
 }
@@ -121,17 +147,4 @@ func (d *Slot) Unmet(p *Provider) *Unmet {
 		}
 	}
 	return nil
-}
-
-// ChangedSeq is the sequence of the last event that a consumer must follow:
-// what serves it, where that answers, or where the consumer itself is.
-func (s *State) ChangedSeq(b *Binding) uint64 {
-	seq := max(b.Seq, s.Assignment(b.Assignment).MovedSeq)
-	if b.Pending() {
-		return b.Seq
-	}
-	if b.Provider != 0 {
-		seq = max(seq, s.Provider(b.Provider).ChangedSeq)
-	}
-	return seq
 }

@@ -3,6 +3,7 @@ package projections
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"bindery/events"
 )
@@ -120,14 +121,19 @@ func (s *State) leaveNode(a *Assignment) {
 }
 
 func (s *State) assignmentEnded(e *events.Event) error {
-	_, a, err := s.assignmentOf(e)
+	i, a, err := s.assignmentOf(e)
 	if err != nil {
 		return err
 	}
+	ended := s.names[kAssignment].ended
+	put(&s.j, ended, a.Name, append(slices.Clip(ended[a.Name]), uint32(i)))
 	s.leaveNode(a)
 	delist(&s.j, &s.Module(a.Module).Assignments, &a.posInModule,
 		func(o AssignmentRef) *uint32 { return &s.Assignment(o).posInModule })
 	set(&s.j, &a.Ended, true)
+	for r := a.first; r != 0; r = s.Binding(r).next {
+		s.over(e, r)
+	}
 	s.end(e, kAssignment, a.Name, a.fromManifest)
 	return nil
 }
@@ -210,6 +216,7 @@ func (s *State) bindingRebound(e *events.Event, p *events.BindingRebound) error 
 	if s.Target(b) != p.From {
 		return errors.New("it was not bound to what it is said to leave")
 	}
+	s.settle(r, e.Seq)
 	s.leaveProvider(b)
 	return s.serve(e, r, p.To, p.Rule, p.Basis)
 }
@@ -233,6 +240,11 @@ func (s *State) serve(e *events.Event, r BindingRef, t events.Target, rule event
 	set(&s.j, &v.Bindings, v.Bindings+1)
 	set(&s.j, &b.Seq, e.Seq)
 	s.decidedBy(b, rule, basis)
+	if s.Managed(b) {
+		s.ask(e, r)
+	} else {
+		drop(&s.j, s.troubles, r)
+	}
 	return nil
 }
 
@@ -270,6 +282,9 @@ func (s *State) bindingReleased(e *events.Event, p *events.BindingReleased) erro
 	if b.Pending() {
 		set(&s.j, &s.pendingLive, s.pendingLive-1)
 	}
+	s.settle(BindingRef(i), e.Seq)
+	s.withdraw(b, e.Seq, e.Time.UnixMilli())
+	set(&s.j, &b.left, b.Provider)
 	s.leaveProvider(b)
 	s.dropChoice(b)
 	set(&s.j, &b.Released, true)

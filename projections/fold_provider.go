@@ -155,7 +155,7 @@ func (s *State) providerRegistered(e *events.Event, p *events.ProviderRegistered
 	i, v := s.providers.add(&s.j)
 	*v = Provider{ID: e.Entity, Name: p.Name, Provision: ProvisionRef(provision), Node: NodeRef(node),
 		Endpoint: p.Endpoint, Version: p.Version, Features: p.Features, version: parseVersion(p.Version),
-		State: Active, StateSeq: e.Seq, Seq: e.Seq, ChangedSeq: e.Seq,
+		State: Active, StateSeq: e.Seq, StateTime: e.Time, Seq: e.Seq, ChangedSeq: e.Seq,
 		fromManifest: fromManifest(e, bitNode|bitEndpoint|bitVersion|bitFeatures|bitCordoned)}
 	if p.Cordoned {
 		v.State = Cordoned
@@ -269,6 +269,7 @@ func (s *State) providerState(e *events.Event, to ProviderState) error {
 	s.trackBit(e, &v.fromManifest, v.ID, FieldCordoned, strconv.FormatBool(v.State == Cordoned))
 	set(&s.j, &v.State, to)
 	set(&s.j, &v.StateSeq, e.Seq)
+	set(&s.j, &v.StateTime, e.Time)
 	return nil
 }
 
@@ -279,6 +280,7 @@ func (s *State) providerRetired(e *events.Event) error {
 	}
 	set(&s.j, &v.State, Retired)
 	set(&s.j, &v.StateSeq, e.Seq)
+	set(&s.j, &v.StateTime, e.Time)
 	s.end(e, kProvider, v.Name, v.fromManifest)
 	s.delistInNode(r)
 	drop(&s.j, s.endpoints, endpointKey{v.Provision, v.Endpoint})

@@ -192,8 +192,8 @@ func fromManifest(e *events.Event, bits uint8) uint8 {
 	return 0
 }
 
-// Gone tells of an entity that a manifest created and a command ended.
-type Gone struct {
+// Bygone tells of an entity that a manifest created and a command ended.
+type Bygone struct {
 	ID  events.ID
 	By  string
 	Seq uint64
@@ -207,7 +207,7 @@ type goneKey struct {
 // Gone is the last bearer of a name, where a manifest created it, a command
 // ended it, and nobody has borne the name since. A manifest that still speaks
 // of it says nothing new.
-func (s *State) Gone(entity events.Entity, name string) (Gone, bool) {
+func (s *State) Gone(entity events.Entity, name string) (Bygone, bool) {
 	g, ok := s.gone[goneKey{kindOf(entity), name}]
 	return g, ok
 }
@@ -216,6 +216,6 @@ func (s *State) Gone(entity events.Entity, name string) (Gone, bool) {
 func (s *State) end(e *events.Event, k kind, name string, made uint8) {
 	s.unname(k, name)
 	if made&bitMade != 0 && e.Origin == events.OriginCommand {
-		put(&s.j, s.gone, goneKey{k, name}, Gone{e.Entity, e.Actor, e.Seq})
+		put(&s.j, s.gone, goneKey{k, name}, Bygone{e.Entity, e.Actor, e.Seq})
 	}
 }

@@ -11,10 +11,11 @@ import (
 type nameIndex struct {
 	live   map[string]uint32
 	former map[string][]uint32 // who bore the name before and was renamed
+	ended  map[string][]uint32 // who bore the name to its end; of assignments
 }
 
 func newNameIndex() nameIndex {
-	return nameIndex{live: map[string]uint32{}, former: map[string][]uint32{}}
+	return nameIndex{live: map[string]uint32{}, former: map[string][]uint32{}, ended: map[string][]uint32{}}
 }
 
 func (s *State) name(k kind, name string, i uint32) error {
@@ -86,6 +87,16 @@ func (s *State) FormerBearer(entity events.Entity, name string) Bearer {
 		}
 	}
 	return Bearer{}
+}
+
+// EndedAssignments are those that bore a name to their end, the latest first.
+func (s *State) EndedAssignments(name string) []AssignmentRef {
+	ended := s.names[kAssignment].ended[name]
+	out := make([]AssignmentRef, 0, len(ended))
+	for _, i := range slices.Backward(ended) {
+		out = append(out, AssignmentRef(i))
+	}
+	return out
 }
 
 func kindOf(entity events.Entity) kind {

@@ -24,6 +24,8 @@ type State struct {
 	assignments arena[Assignment]
 	bindings    arena[Binding]
 	overrides   arena[Override]
+	credentials arena[Credential]
+	rotations   arena[Rotation]
 
 	byID        map[events.ID]ref
 	names       [kinds]nameIndex
@@ -33,8 +35,14 @@ type State struct {
 	pendingLive int // bindings that exist, are not released and have no target
 	live        int // bindings not released
 
+	instances map[BindingRef]*Holders // of embedded instances
+	failures  map[CredentialRef]Failure
+	troubles  map[BindingRef]Failure
+	finished  []RotationRef
+	texts     texts
+
 	manifest map[FieldKey]diverged
-	gone     map[goneKey]Gone
+	gone     map[goneKey]Bygone
 	commands commandLog
 	inside   inside
 	j        journal
@@ -57,6 +65,7 @@ const (
 	kAssignment
 	kBinding
 	kOverride
+	kRotation
 	kinds
 )
 
@@ -84,8 +93,11 @@ func New() *State {
 		byID:      map[events.ID]ref{},
 		endpoints: map[endpointKey]ProviderRef{},
 		slotKeys:  map[string]uint32{},
+		instances: map[BindingRef]*Holders{},
+		failures:  map[CredentialRef]Failure{},
+		troubles:  map[BindingRef]Failure{},
 		manifest:  map[FieldKey]diverged{},
-		gone:      map[goneKey]Gone{},
+		gone:      map[goneKey]Bygone{},
 		commands:  newCommandLog(),
 	}
 	for i := range s.names {
@@ -229,6 +241,28 @@ func (s *State) fold(e *events.Event) error {
 		return s.overrideSet(e, p)
 	case *events.OverrideCleared:
 		return s.overrideCleared(e, p)
+	case *events.BindingApplied:
+		return s.bindingApplied(e, p)
+	case *events.BindingFailed:
+		return s.bindingFailed(e, p)
+	case *events.CredentialRequested:
+		return s.credentialRequested(e, p)
+	case *events.CredentialIssued:
+		return s.credentialIssued(e, p)
+	case *events.CredentialFailed:
+		return s.credentialFailed(e, p)
+	case *events.CredentialRevoked:
+		return s.credentialRevoked(e, p)
+	case *events.CredentialWrittenOff:
+		return s.credentialWrittenOff(e, p)
+	case *events.RotationStarted:
+		return s.rotationStarted(e, p)
+	case *events.RotationUrged:
+		return s.rotationUrged(e)
+	case *events.RotationCompleted:
+		return s.rotationClosed(e, Completed)
+	case *events.RotationAborted:
+		return s.rotationClosed(e, Aborted)
 	}
 	return fmt.Errorf("no fold for %T", e.Data)
 }
@@ -261,7 +295,7 @@ func (s *State) find(k kind, id events.ID) (uint32, error) {
 
 var entityOf = [kinds]events.Entity{
 	events.EntityNode, events.EntityProvision, events.EntityProvider, events.EntityModule,
-	events.EntityAssignment, events.EntityBinding, events.EntityOverride,
+	events.EntityAssignment, events.EntityBinding, events.EntityOverride, events.EntityRotation,
 }
 
 // slotKey interns a slot's name: a mesh has many slots and few names.
@@ -303,16 +337,26 @@ func (s *State) SlotName(b *Binding) string { return s.slotNames[b.slot] }
 
 // Bindings lists the bindings of an assignment that are not released, by slot.
 func (s *State) Bindings(a *Assignment) []BindingRef {
+	return s.listed(a, func(r BindingRef) bool { return !s.Binding(r).Released })
+}
+
+func (s *State) listed(a *Assignment, keep func(BindingRef) bool) []BindingRef {
 	var out []BindingRef
 	for r := a.first; r != 0; r = s.Binding(r).next {
-		if !s.Binding(r).Released {
+		if keep(r) {
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(x, y BindingRef) int {
+	slices.SortStableFunc(out, func(x, y BindingRef) int {
 		return strings.Compare(s.slotNames[s.Binding(x).slot], s.slotNames[s.Binding(y).slot])
 	})
 	return out
+}
+
+// EveryBinding lists all bindings an assignment ever had, by slot, the newest
+// of a slot first.
+func (s *State) EveryBinding(a *Assignment) []BindingRef {
+	return s.listed(a, func(BindingRef) bool { return true })
 }
 
 // BindingOf is the binding of an assignment's slot, or 0 where no event has

@@ -13,8 +13,10 @@ type Attention struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 	Fix  string `json:"fix"`
-	// Optional: it does not make "status --check" false.
+	// Optional: it does not make "status --check" false, but --strict.
 	Optional bool `json:"optional,omitempty"`
+	// Note: it makes neither false.
+	Note bool `json:"note,omitempty"`
 }
 
 // StatusView is the mesh at a glance.
@@ -27,21 +29,35 @@ type StatusView struct {
 	Attention []Attention    `json:"attention"`
 }
 
-// Status tells what there is and what wants attention. It reads every binding.
-func (s *State) Status() StatusView {
+// Status tells what there is and what wants attention now. It reads every
+// binding.
+func (s *State) Status(now time.Time) StatusView {
 	v := StatusView{Mesh: s.Mesh.Name, MeshID: s.Mesh.ID.String(), Seq: s.Seq, Time: s.Time, Attention: []Attention{}}
 	v.Counts = map[string]int{
 		"nodes": len(s.names[kNode].live), "provisions": len(s.names[kProvision].live),
 		"providers": len(s.names[kProvider].live), "modules": len(s.names[kModule].live),
 		"assignments": len(s.names[kAssignment].live), "bindings": s.live - s.pendingLive,
 		"pending": 0, "embedded": 0, "overrides": 0,
-		string(FlagDrift): 0, string(FlagUnsatisfied): 0, string(FlagStranded): 0,
+		"asked": 0, "holders": 0, "rotations": 0,
 	}
+	for _, f := range boundFlags {
+		v.Counts[string(f)] = 0
+	}
+	groups := grouping{}
 	for _, i := range s.names[kAssignment].live {
-		s.attend(&v, AssignmentRef(i))
+		s.attend(&v, AssignmentRef(i), groups)
 	}
 	s.attendNodes(&v)
+	s.attendHolders(&v)
+	s.attendRotations(&v, now)
+	v.Attention = append(v.Attention, groups.lines()...)
 	slices.SortFunc(v.Attention, func(a, b Attention) int {
+		if a.Note != b.Note {
+			if a.Note {
+				return 1
+			}
+			return -1
+		}
 		if c := strings.Compare(a.Code, b.Code); c != 0 {
 			return c
 		}
@@ -51,13 +67,12 @@ func (s *State) Status() StatusView {
 }
 
 // attend adds what is the matter with one assignment.
-func (s *State) attend(v *StatusView, r AssignmentRef) {
+func (s *State) attend(v *StatusView, r AssignmentRef, g grouping) {
 	a := s.Assignment(r)
 	for b := a.first; b != 0; b = s.Binding(b).next {
-		if s.Binding(b).Released {
-			continue
+		if !s.Binding(b).Released || s.Lingers(s.Binding(b)) {
+			s.attendBinding(v, b, g)
 		}
-		s.attendBinding(v, s.Binding(b))
 	}
 	for i := range s.Module(a.Module).Slots {
 		if d := &s.Module(a.Module).Slots[i]; s.BindingOf(a, d.Name) == 0 {
@@ -66,20 +81,31 @@ func (s *State) attend(v *StatusView, r AssignmentRef) {
 	}
 }
 
-func (s *State) attendBinding(v *StatusView, b *Binding) {
+func (s *State) attendBinding(v *StatusView, r BindingRef, g grouping) {
+	b := s.Binding(r)
 	if b.Embedded {
 		v.Counts["embedded"]++
 	}
 	if b.Override != 0 {
 		v.Counts["overrides"]++
 	}
-	for _, f := range s.Flags(b) {
-		if f == FlagPending {
+	if _, asked := s.Ask(r); asked && b.use == 0 {
+		v.Counts["asked"]++
+		g.add(groupKey{"asked", ""}, s.SlotPath(b))
+	}
+	for _, f := range s.Flags(r) {
+		switch f {
+		case FlagPending:
 			s.attendPending(v, s.Assignment(b.Assignment), s.Declared(b))
 			continue
+		case FlagOutdated:
+			g.add(groupKey{string(f), s.useView(b).Provider}, s.SlotPath(b))
+		case FlagSwitching:
+			g.add(groupKey{string(f), s.TargetName(s.Target(b))}, s.SlotPath(b))
+		default:
+			v.Attention = append(v.Attention, s.attention(r, f))
 		}
 		v.Counts[string(f)]++
-		v.Attention = append(v.Attention, s.attention(b, f))
 	}
 }
 
@@ -90,7 +116,8 @@ func (s *State) attendPending(v *StatusView, a *Assignment, d *Slot) {
 }
 
 // attention says why a bound slot has a flag, and what to type.
-func (s *State) attention(b *Binding, f Flag) Attention {
+func (s *State) attention(r BindingRef, f Flag) Attention {
+	b := s.Binding(r)
 	path := s.SlotPath(b)
 	out := Attention{Code: string(f), What: path}
 	switch f {
@@ -103,6 +130,14 @@ func (s *State) attention(b *Binding, f Flag) Attention {
 		out.Fix = "bindery provider drain " + s.Provider(b.Provider).ID.String() + " --to OTHER"
 	case FlagDrift:
 		out.Why, out.Fix = s.whyDrift(b, path)
+	case FlagCutOff:
+		c := s.Credential(b.use)
+		out.Why = fmt.Sprintf("its credential in use, generation %d at %s, is %s", c.Generation, s.targetOf(c), c.State)
+		out.Fix = s.unstick(b)
+		if _, asked := s.Ask(r); asked {
+			out.Why += "; another is asked for"
+			out.Fix = "bindery credential list --assignment " + s.Assignment(b.Assignment).Name
+		}
 	}
 	return out
 }

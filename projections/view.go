@@ -157,6 +157,8 @@ type ProviderView struct {
 	Features  []string      `json:"features"`
 	State     ProviderState `json:"state"`
 	Bindings  int           `json:"bindings"`
+	Holders   int           `json:"holders"`            // who can log in to it
+	Rotation  *events.ID    `json:"rotation,omitempty"` // the one that is open
 }
 
 // ProviderView makes the view of a provider.
@@ -164,19 +166,23 @@ func (s *State) ProviderView(r ProviderRef) ProviderView {
 	p := s.Provider(r)
 	v := ProviderView{Seq: p.Seq, ID: p.ID, Name: p.Name, Provision: s.Provision(p.Provision).Name,
 		Scope: s.Provision(p.Provision).Scope, Node: s.Node(p.Node).Name, Endpoint: p.Endpoint,
-		Version: p.Version, Features: p.Features, State: p.State, Bindings: len(p.Bindings)}
+		Version: p.Version, Features: p.Features, State: p.State, Bindings: len(p.Bindings), Holders: len(p.Holders.Live)}
 	if v.Features == nil {
 		v.Features = []string{}
+	}
+	if p.Holders.Open != 0 {
+		id := s.Rotation(p.Holders.Open).ID
+		v.Rotation = &id
 	}
 	return v
 }
 
 // ListProviders lists the live providers by name, and those retired by force
-// that consumers are still bound to.
+// that consumers are still bound to or can log in to.
 func (s *State) ListProviders() List[ProviderView] {
 	items := views(s, events.EntityProvider, func(i uint32) ProviderView { return s.ProviderView(ProviderRef(i)) })
 	for i := 1; i <= s.providers.len(); i++ {
-		if p := s.providers.at(uint32(i)); p.State == Retired && len(p.Bindings) > 0 {
+		if p := s.providers.at(uint32(i)); p.State == Retired && len(p.Bindings)+len(p.Holders.Live) > 0 {
 			items = append(items, s.ProviderView(ProviderRef(i)))
 		}
 	}

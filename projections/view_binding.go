@@ -31,7 +31,14 @@ type BindingView struct {
 	Embedded     *EmbeddedView `json:"embedded,omitempty"`
 	Rule         events.Rule   `json:"rule"`
 	Seq          uint64        `json:"seq"`
-	ChangedSeq   uint64        `json:"changed_seq"`
+	ChangedSeq   uint64        `json:"changed_seq"` // of the last change of Use, 0 before there is any
+	AppliedSeq   uint64        `json:"applied_seq"` // the consumer runs with Use as of here
+	Generation   uint64        `json:"generation"`  // the open ask, or the last one issued; 0 for none
+	SecretRef    string        `json:"secret_ref"`  // of Generation, "" while it is asked
+	Use          UseView       `json:"use"`
+	Released     bool          `json:"released,omitempty"` // its slot is pruned, and its consumer has not taken note
+	Attempts     uint64        `json:"attempts,omitempty"` // of the consumer to take up Use, failed
+	Error        string        `json:"error,omitempty"`
 	Optional     bool          `json:"optional,omitempty"`
 	Flags        []Flag        `json:"flags"`
 }
@@ -42,7 +49,8 @@ func (s *State) BindingView(r BindingRef) BindingView {
 	a := s.Assignment(b.Assignment)
 	d := s.Declared(b)
 	v := BindingView{ID: &b.ID, Assignment: a.Name, AssignmentID: a.ID, Slot: s.SlotName(b), Node: s.Node(a.Node).Name,
-		Rule: b.Rule(), Seq: b.Seq, ChangedSeq: s.ChangedSeq(b), Flags: s.Flags(b)}
+		Rule: b.Rule(), Seq: b.Seq, ChangedSeq: s.UseSeq(b), AppliedSeq: b.Applied, Use: s.useView(b), Released: b.Released,
+		Flags: s.Flags(r)}
 	id := b.ID
 	v.ID = &id
 	if b.Provision != 0 {
@@ -65,6 +73,14 @@ func (s *State) BindingView(r BindingRef) BindingView {
 			v.Embedded = &EmbeddedView{d.Embed.Version, d.Embed.Features, d.Embed.Because, d.Embed.Replaceable}
 		}
 	}
+	if c, ok := s.Ask(r); ok {
+		v.Generation = c.Generation
+	} else if b.use != 0 {
+		v.Generation, v.SecretRef = v.Use.Generation, v.Use.SecretRef
+	}
+	if f, ok := s.Trouble(r); ok {
+		v.Attempts, v.Error = f.Attempts, f.Reason
+	}
 	if v.Flags == nil {
 		v.Flags = []Flag{}
 	}
@@ -78,9 +94,10 @@ func (s *State) PendingView(a *Assignment, d *Slot) BindingView {
 		Provision: s.Provision(d.Provision).Name, Optional: d.Optional, Flags: []Flag{FlagPending}}
 }
 
-// BindingViews makes the views of all slots of an assignment, by slot.
+// BindingViews makes the views of all slots of an assignment, by slot; a pruned
+// one is among them until its consumer has taken note.
 func (s *State) BindingViews(a *Assignment) []BindingView {
-	refs := s.Bindings(a)
+	refs := s.listed(a, func(r BindingRef) bool { return !s.Binding(r).Released || s.Lingers(s.Binding(r)) })
 	out := make([]BindingView, 0, len(refs))
 	for _, r := range refs {
 		out = append(out, s.BindingView(r))
@@ -105,17 +122,23 @@ type BindingFilter struct {
 	Provider   ProviderRef
 	Node       NodeRef // the consumer's
 	Assignment AssignmentRef
+	Flag       Flag // that the binding must have
 }
 
 // ListBindings lists bindings by assignment and slot. It reads what the filter
 // leads to and nothing else.
 func (s *State) ListBindings(f BindingFilter) List[BindingView] {
 	var items []BindingView
+	add := func(v BindingView) {
+		if f.Flag == "" || slices.Contains(v.Flags, f.Flag) {
+			items = append(items, v)
+		}
+	}
 	keep := func(r AssignmentRef) bool { return f.Node == 0 || s.Assignment(r).Node == f.Node }
 	assignment := func(r AssignmentRef) {
 		for _, v := range s.BindingViews(s.Assignment(r)) {
 			if f.Provider == 0 || v.ProviderID != nil && *v.ProviderID == s.Provider(f.Provider).ID {
-				items = append(items, v)
+				add(v)
 			}
 		}
 	}
@@ -128,7 +151,7 @@ func (s *State) ListBindings(f BindingFilter) List[BindingView] {
 	case f.Provider != 0:
 		for _, r := range s.Provider(f.Provider).Bindings {
 			if keep(s.Binding(r).Assignment) {
-				items = append(items, s.BindingView(r))
+				add(s.BindingView(r))
 			}
 		}
 	case f.Node != 0:

@@ -342,7 +342,7 @@ func BenchmarkRebuild(b *testing.B) {
 	before := heap()
 	s := x.fold(last)
 	after := heap()
-	b.ReportMetric(float64(after-before)/float64(s.Status().Counts["bindings"]), "B/binding")
+	b.ReportMetric(float64(after-before)/float64(s.Status(time.Now()).Counts["bindings"]), "B/binding")
 	runtime.KeepAlive(s)
 }
 

@@ -32,7 +32,8 @@ type Config struct {
 	Mesh    string
 	Handler *handler.Handler
 	Log     Log
-	Version string // of the program, semver; shown by the services API
+	Version string           // of the program, semver; shown by the services API
+	Clock   func() time.Time // nil: time.Now
 }
 
 // parallelQueries bounds how many queries are answered at once.
@@ -64,6 +65,9 @@ func (s *Service) begin() bool {
 
 // Serve starts answering.
 func Serve(cfg Config) (*Service, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	s := &Service{cfg: cfg, queries: make(chan struct{}, parallelQueries)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	svc, err := micro.AddService(cfg.Conn, micro.Config{Name: "bindery", Version: cfg.Version,
@@ -154,7 +158,7 @@ func (s *Service) ask(m QueryMessage) (result any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.Handler.View(func(st *projections.State) { result, err = commands.Answer(st, q) })
+	s.cfg.Handler.View(func(st *projections.State) { result, err = commands.Answer(st, q, s.cfg.Clock()) })
 	if v, ok := result.(projections.StatusView); ok {
 		result = s.withForeign(v)
 	}

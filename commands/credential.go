@@ -1,0 +1,361 @@
+package commands
+
+import (
+	"fmt"
+	"strconv"
+
+	"bindery/events"
+	"bindery/projections"
+)
+
+// AcknowledgeBinding is the consumer's word that it runs with what the ledger
+// gives it to use as of a sequence it has read.
+type AcknowledgeBinding struct {
+	Slot string `json:"slot"` // assignment/slot
+	At   uint64 `json:"at"`
+}
+
+// FailBinding is the consumer's word that it could not take it up; the reason
+// says why.
+type FailBinding struct {
+	Slot     string `json:"slot"`
+	Attempts uint64 `json:"attempts,omitempty"` // 0: one more than on record
+}
+
+// RequestCredential asks for a new credential of a binding.
+type RequestCredential struct {
+	Slot string `json:"slot"`
+}
+
+// IssueCredential is the provider side's word that a credential exists.
+type IssueCredential struct {
+	Slot       string `json:"slot"`
+	Generation uint64 `json:"generation"`
+	SecretRef  string `json:"secret_ref"` // scheme:path
+}
+
+// FailCredential is the provider side's word that it could not issue or revoke
+// one; the reason says why.
+type FailCredential struct {
+	Slot       string `json:"slot"`
+	Generation uint64 `json:"generation"`
+	Attempts   uint64 `json:"attempts,omitempty"` // 0: one more than on record
+}
+
+// RevokeCredential is the provider side's word that a credential logs in no
+// longer; with Force an operator's, about one that is not replaced yet.
+type RevokeCredential struct {
+	Slot       string `json:"slot"`
+	Generation uint64 `json:"generation"`
+	Force      bool   `json:"force,omitempty"`
+}
+
+// WriteOffCredentials gives up on revoking a credential, or all that a provider
+// has: a series, where one batch does not take them.
+type WriteOffCredentials struct {
+	Slot       string `json:"slot,omitempty"`
+	Generation uint64 `json:"generation,omitempty"`
+	Provider   string `json:"provider,omitempty"`
+	Force      bool   `json:"force,omitempty"`
+}
+
+// Verb implements Command.
+func (AcknowledgeBinding) Verb() string { return "binding.applied" }
+
+// Verb implements Command.
+func (FailBinding) Verb() string { return "binding.failed" }
+
+// Verb implements Command.
+func (RequestCredential) Verb() string { return "credential.request" }
+
+// Verb implements Command.
+func (IssueCredential) Verb() string { return "credential.issued" }
+
+// Verb implements Command.
+func (FailCredential) Verb() string { return "credential.failed" }
+
+// Verb implements Command.
+func (RevokeCredential) Verb() string { return "credential.revoked" }
+
+// Verb implements Command.
+func (WriteOffCredentials) Verb() string { return "credential.write-off" }
+
+// Decide implements Command.
+func (c AcknowledgeBinding) Decide(t *Tx) error {
+	r, err := t.bindingToApply(c.Slot)
+	if err != nil {
+		return err
+	}
+	b := t.Binding(r)
+	path := t.SlotPath(b)
+	switch {
+	case c.At == 0:
+		return refuse(Usage, "the sequence that "+path+" runs with is not said", "it must be read, not assumed",
+			"bindery binding show "+path)
+	case c.At > t.Seq:
+		return refuse(AtBeyondHead, fmt.Sprintf("%s cannot run with sequence %d", path, c.At),
+			fmt.Sprintf("the ledger is at %d", t.Seq), "bindery binding show "+path)
+	case c.At < b.Applied:
+		return refuse(AtRegressed, fmt.Sprintf("%s cannot go back to sequence %d", path, c.At),
+			fmt.Sprintf("it was acknowledged at %d already", b.Applied), "bindery binding show "+path)
+	case c.At == b.Applied:
+		return nil
+	}
+	if last := t.UseSeq(b); c.At < last {
+		t.warn("%s is outdated still: what it is to run with changed at sequence %d", path, last)
+	}
+	return t.emit(b.ID, &events.BindingApplied{At: c.At})
+}
+
+// Decide implements Command.
+func (c FailBinding) Decide(t *Tx) error {
+	r, err := t.bindingToApply(c.Slot)
+	if err != nil {
+		return err
+	}
+	b := t.Binding(r)
+	if err := t.needReason("a failure"); err != nil {
+		return err
+	}
+	before, _ := t.Trouble(r)
+	n, news := t.failed(before, c.Attempts)
+	if !news {
+		return nil
+	}
+	return t.emit(b.ID, &events.BindingFailed{Attempts: n})
+}
+
+// failed counts a failure. It is news when its reason is another one, or its
+// count has doubled: an agent that tries every minute fills no log.
+func (t *Tx) failed(before projections.Failure, attempts uint64) (n uint64, news bool) {
+	if n = attempts; n == 0 {
+		n = before.Attempts + 1
+	}
+	return n, before.Attempts == 0 || before.Reason != t.Reason || n >= 2*before.Attempts
+}
+
+// Decide implements Command.
+func (c RequestCredential) Decide(t *Tx) error {
+	f, err := Finder{t.State}.Slot(c.Slot)
+	if err != nil {
+		return err
+	}
+	path := t.Assignment(f.Assignment).Name + "/" + f.Name
+	if f.Binding == 0 || t.Binding(f.Binding).Pending() {
+		return refuse(BindingNotFound, "nothing serves "+path+" yet", "a credential is for what a slot is bound to",
+			"bindery assignment resolve "+t.Assignment(f.Assignment).Name)
+	}
+	b := t.Binding(f.Binding)
+	if err := t.needManaged(b, path); err != nil {
+		return err
+	}
+	if b.Provider != 0 && t.Provider(b.Provider).State == projections.Retired {
+		return refuse(ProviderRetired, "no credential can be asked for "+path, "it is bound to "+t.Provider(b.Provider).Name+", which is retired",
+			"bindery binding rebind "+path+" --provider OTHER")
+	}
+	if err := t.needReason("asking for another credential"); err != nil {
+		return err
+	}
+	if ask, ok := t.Ask(f.Binding); ok {
+		t.warn("generation %d, asked for before, is withdrawn", ask.Generation)
+	}
+	return t.emit(b.ID, &events.CredentialRequested{Target: t.Target(b)})
+}
+
+// needManaged refuses what is about credentials where there are none.
+func (t *Tx) needManaged(b *projections.Binding, path string) error {
+	if t.Managed(b) {
+		return nil
+	}
+	v := t.Provision(b.Provision).Name
+	return refuse(NoCredentials, path+" has no credentials", "those of "+v+" are not managed: its consumers need none", "bindery provision show "+v)
+}
+
+// held finds the credential that a command is about, with its binding's asks on
+// record.
+func (t *Tx) held(slot string, generation uint64) (*projections.Credential, string, error) {
+	r, err := Finder{t.State}.HeldBinding(slot, generation)
+	if err != nil {
+		return nil, "", err
+	}
+	t.Settle(r)
+	c := t.Credential(t.CredentialOf(r, generation))
+	return c, fmt.Sprintf("generation %d of %s", generation, t.SlotPath(t.Binding(r))), nil
+}
+
+// idOf is the id that the events of a credential stand under.
+func (t *Tx) idOf(c *projections.Credential) events.ID { return t.Binding(c.Binding).ID }
+
+// Decide implements Command.
+func (c IssueCredential) Decide(t *Tx) error {
+	if err := events.CheckSecretRef(c.SecretRef); err != nil {
+		return refuse(SecretInLedger, "the reference to the secret is not one", err.Error(),
+			"the same command with --secret-ref SCHEME:PATH")
+	}
+	held, what, err := t.held(c.Slot, c.Generation)
+	if err != nil {
+		return err
+	}
+	switch held.State {
+	case projections.Asked:
+	case projections.Withdrawn:
+		t.warn("%s was withdrawn before it was issued: it is to be revoked, and never used", what)
+	default:
+		if t.SecretRef(held) == c.SecretRef {
+			return nil
+		}
+		return refuse(AlreadyIssued, what+" is issued already", fmt.Sprintf("at sequence %d, its secret at %s", held.Issued, t.SecretRef(held)),
+			"bindery credential request "+t.SlotPath(t.Binding(held.Binding))+" --reason TEXT")
+	}
+	return t.emit(t.idOf(held), &events.CredentialIssued{Generation: c.Generation, SecretRef: events.SecretRef(c.SecretRef)})
+}
+
+// Decide implements Command.
+func (c FailCredential) Decide(t *Tx) error {
+	held, what, err := t.held(c.Slot, c.Generation)
+	if err != nil {
+		return err
+	}
+	if err := t.needReason("a failure"); err != nil {
+		return err
+	}
+	if held.State != projections.Asked && held.State != projections.ToRevoke && !t.Revocable(held) {
+		t.warn("%s is %s: the provider has nothing to do about it", what, held.State)
+		return nil
+	}
+	before, _ := t.FailureOf(held.Binding, c.Generation)
+	n, news := t.failed(before, c.Attempts)
+	if !news {
+		return nil
+	}
+	return t.emit(t.idOf(held), &events.CredentialFailed{Generation: c.Generation, Attempts: n})
+}
+
+// Decide implements Command.
+func (c RevokeCredential) Decide(t *Tx) error {
+	held, what, err := t.held(c.Slot, c.Generation)
+	if err != nil {
+		return err
+	}
+	switch s := held.State; {
+	case s == projections.ToRevoke || s == projections.WrittenOff || t.Revocable(held):
+		return t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation})
+	case !s.Live():
+		return nil
+	case !c.Force:
+		return t.notAdopted(held, what)
+	}
+	if err := t.needReason("revoking a credential that its consumer may run with"); err != nil {
+		return err
+	}
+	if err := t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation, Forced: true}); err != nil {
+		return err
+	}
+	return t.cutOff(held)
+}
+
+// notAdopted refuses to revoke what is in use, or may be.
+func (t *Tx) notAdopted(c *projections.Credential, what string) error {
+	b := t.Binding(c.Binding)
+	path := t.SlotPath(b)
+	r := refuse(NotAdopted, what+" cannot be revoked", "its consumer has not said that it runs with a later one",
+		"bindery binding applied "+path+" --at SEQ")
+	if use := t.InUse(b); t.Credential(use) == c {
+		r.Why = "it is what the consumer runs with"
+		if ask, ok := t.Ask(c.Binding); ok {
+			r.Why += fmt.Sprintf("; generation %d is asked for and not issued yet", ask.Generation)
+			r.Fix = "bindery credential list --assignment " + t.Assignment(b.Assignment).Name
+		} else {
+			r.Fix = "bindery rotation start --binding " + path
+		}
+	}
+	r.Candidates = append(r.Candidates, Candidate{Name: strconv.FormatUint(c.Generation, 10), Why: "cuts the consumer off where it runs with it", Flag: "--force --reason TEXT"})
+	return r
+}
+
+// cutOff asks for a credential in place of the one in use that is gone, where
+// none is asked for yet.
+func (t *Tx) cutOff(c *projections.Credential) error {
+	b := t.Binding(c.Binding)
+	if t.Credential(t.InUse(b)) != c || b.Released {
+		return nil
+	}
+	path := t.SlotPath(b)
+	t.warn("%s is cut off until another credential is issued", path)
+	if _, asked := t.Ask(c.Binding); asked || b.Pending() || b.Provider != 0 && t.Provider(b.Provider).State == projections.Retired {
+		return nil
+	}
+	return t.emit(b.ID, &events.CredentialRequested{Target: t.Target(b)})
+}
+
+// Decide implements Command.
+func (c WriteOffCredentials) Decide(t *Tx) error {
+	if (c.Provider == "") == (c.Slot == "") {
+		return refuse(Usage, "what to write off is not said, or said twice", "it is one credential of a slot, or all of a provider",
+			"bindery credential write-off A/S --generation G --reason TEXT")
+	}
+	if err := t.needReason("writing off a credential"); err != nil {
+		return err
+	}
+	if c.Provider != "" {
+		return c.all(t)
+	}
+	held, what, err := t.held(c.Slot, c.Generation)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !held.State.Live():
+		return nil
+	case c.Force || t.mayWriteOff(held):
+		return t.writeOff(held)
+	}
+	r := t.notAdopted(held, what).(*Refusal)
+	r.Message = what + " cannot be written off"
+	return r
+}
+
+// mayWriteOff reports whether a live credential can be written off without
+// force.
+func (t *Tx) mayWriteOff(c *projections.Credential) bool {
+	return c.State == projections.ToRevoke || c.Provider != 0 && t.Provider(c.Provider).State == projections.Retired
+}
+
+func (t *Tx) writeOff(c *projections.Credential) error {
+	if err := t.emit(t.idOf(c), &events.CredentialWrittenOff{Generation: c.Generation, Forced: !t.mayWriteOff(c)}); err != nil {
+		return err
+	}
+	return t.cutOff(c)
+}
+
+// perCredential is the greatest number of events one write-off takes, with the
+// end of a rotation.
+const perCredential = 3
+
+// all writes off what a provider has: what is to be revoked; where it is
+// retired, or with force, all.
+func (c WriteOffCredentials) all(t *Tx) error {
+	r, err := Finder{t.State}.Provider(c.Provider)
+	if err != nil {
+		return err
+	}
+	p := t.Provider(r)
+	for i := len(p.Holders.Live) - 1; i >= 0; i-- { // each leaves by the last one taking its place
+		held := t.Credential(p.Holders.Live[i])
+		if !c.Force && !t.mayWriteOff(held) {
+			continue
+		}
+		if len(t.events)+perCredential > t.limit {
+			t.more = true
+			return nil
+		}
+		t.Settle(held.Binding)
+		if err := t.writeOff(held); err != nil {
+			return err
+		}
+	}
+	if n := len(p.Holders.Live); n > 0 && !c.Force {
+		t.warn("%s in use at %s", stays(n, "credential"), p.Name)
+	}
+	return nil
+}

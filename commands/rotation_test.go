@@ -1,0 +1,258 @@
+package commands
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"bindery/commands/manifest"
+	"bindery/projections"
+)
+
+// holders is n consumers of pg-alpha, one to n, each with an adopted credential.
+func holders(t *testing.T, n int) *world {
+	w := home(t)
+	w.must(DeclareModule{"app", manifest.Module{Requires: map[string]manifest.Requirement{"db": {Provision: "postgres-database", Provider: "pg-alpha"}}}},
+		EndAssignment{"wiki"})
+	for i := range n {
+		name := string(rune('a'+i)) + "-app"
+		w.must(CreateAssignment{Module: "app", Node: []string{"alpha", "beta"}[i%2], Name: name})
+		w.holds(name + "/db")
+	}
+	return w
+}
+
+func of(provider string) RotationTarget { return RotationTarget{Provider: provider} }
+
+// The whole of it: while it goes on one consumer is rebound, one ends, one is
+// new; it is complete when the last of the old credentials is revoked, and not
+// before, and only then may the provider go.
+func TestRotation(t *testing.T) {
+	w := holders(t, 3)
+	old := map[string]uint64{}
+	for _, c := range w.s.ListHolders(w.s.ProviderNamed("pg-alpha"), false).Items {
+		old[c.Assignment] = c.Generation
+	}
+	a, b, c := old["a-app"], old["b-app"], old["c-app"]
+	w.wrote(w.must(StartRotation{RotationTarget: of("pg-alpha"), Deadline: "3d"}), "rotation.started")
+	g := w.s.Seq
+	w.fanout(fmt.Sprintf("a-app/db %d>%d issue alpha", a, g), fmt.Sprintf("b-app/db %d>%d issue alpha", b, g), fmt.Sprintf("c-app/db %d>%d issue alpha", c, g))
+
+	w.must(CreateAssignment{Module: "app", Node: "beta", Name: "new"}) // is no part of it
+	fresh := w.holds("new/db")
+	w.must(RebindSlot{Slot: "b-app/db", Provider: "pg-beta"})
+	leaving := w.asked("b-app/db")
+	w.must(EndAssignment{"c-app"})
+	w.fanout(fmt.Sprintf("a-app/db %d>%d issue alpha", a, g), fmt.Sprintf("b-app/db %d>%d leaving beta", b, leaving),
+		fmt.Sprintf("c-app/db %d>%d revoke alpha", c, 0))
+	w.states("pg-alpha", fmt.Sprintf("a-app/db %d adopted", a), fmt.Sprintf("a-app/db %d asked", g), fmt.Sprintf("b-app/db %d adopted", b),
+		fmt.Sprintf("b-app/db %d withdrawn", g), fmt.Sprintf("c-app/db %d to-revoke", c), fmt.Sprintf("c-app/db %d withdrawn", g),
+		fmt.Sprintf("new/db %d adopted", fresh), w.gone("wiki/db"))
+
+	w.must(RevokeCredential{Slot: "c-app/db", Generation: c})
+	w.issue("a-app/db")
+	w.issue("b-app/db")
+	w.fanout(fmt.Sprintf("a-app/db %d>%d adopt alpha", a, g), fmt.Sprintf("b-app/db %d>%d adopt beta", b, leaving), fmt.Sprintf("c-app/db %d>0 done ", c))
+	w.refused(NotAdopted, RevokeCredential{Slot: "a-app/db", Generation: a})
+	w.adopt("a-app/db")
+	w.adopt("b-app/db")
+	w.wrote(w.must(RevokeCredential{Slot: "b-app/db", Generation: b}), "credential.revoked")
+	w.refused(ProviderInUse, RetireProvider{Provider: "pg-alpha"})
+	w.wrote(w.must(RevokeCredential{Slot: "a-app/db", Generation: a}), "credential.revoked", "rotation.completed")
+	if r := w.rotation(); r.State != "completed" || r.Total != 3 || r.Done != 3 || r.Closed == nil {
+		t.Fatalf("%+v", r)
+	}
+	w.reason = "late"
+	w.refused(RotationClosed, AbortRotation{"pg-alpha"})
+	w.refused(RotationClosed, UrgeRotation{"pg-alpha"})
+	w.reason = ""
+	w.replay()
+}
+
+// gone is the line of the wiki's withdrawn ask, which every world of holders has.
+func (w *world) gone(path string) string {
+	for _, c := range w.s.ListCredentials(projections.CredentialFilter{All: true}).Items {
+		if c.Assignment+"/"+c.Slot == path {
+			return fmt.Sprintf("%s %d %s", path, c.Generation, c.State)
+		}
+	}
+	w.t.Fatal("no credential of " + path)
+	return ""
+}
+
+// Kind: a pair meant to alternate rotated within seconds. One is open at a time;
+// another supersedes it, and its asks are withdrawn.
+func TestOneRotationATime(t *testing.T) {
+	w := holders(t, 2)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	first := w.rotation().ID
+	r := w.refused(RotationOpen, StartRotation{RotationTarget: of("pg-alpha")})
+	if len(r.Candidates) != 1 || *r.Candidates[0].ID != first || r.Candidates[0].Flag != "--supersede" {
+		t.Errorf("%+v", r)
+	}
+	w.refused(RotationOpen, StartRotation{RotationTarget: RotationTarget{Binding: "a-app/db"}})
+	g1 := w.asked("a-app/db")
+	w.issue("b-app/db")
+	w.wrote(w.must(StartRotation{RotationTarget: of("pg-alpha"), Supersede: true}), "rotation.aborted", "rotation.started")
+	g2 := w.asked("a-app/db")
+	if g2 <= g1 || g2 != w.s.Seq || w.asked("b-app/db") != g2 {
+		t.Errorf("asked %d, then %d", g1, g2)
+	}
+	if v := w.rotation(); v.Total != 3 { // two of b, one of a
+		t.Errorf("%+v", v)
+	}
+	w.must(IssueCredential{"a-app/db", g1, "file:/late"})
+	w.because("no time", AbortRotation{first.String()[20:]}) // unchanged: it is aborted already
+	w.because("no time", AbortRotation{"pg-alpha"})
+	if _, ok := w.s.Ask(projections.BindingRef(1)); ok {
+		t.Error("an ask of the aborted rotation is open")
+	}
+	w.states("pg-beta")
+	w.replay()
+}
+
+// Kind: one key for everybody. A rotation of one binding, or of old credentials,
+// leaves the others alone.
+func TestRotationOfSome(t *testing.T) {
+	w := holders(t, 3)
+	w.must(StartRotation{RotationTarget: RotationTarget{Binding: "b-app/db"}})
+	if v := w.rotation(); v.Total != 1 || v.Members[0].Assignment != "b-app" || v.Slot != "b-app/db" {
+		t.Errorf("%+v", v)
+	}
+	w.refused(RotationOpen, StartRotation{RotationTarget: of("pg-alpha")})
+	old := w.s.ListHolders(w.s.ProviderNamed("pg-alpha"), false).Items[1].Generation
+	w.issue("b-app/db")
+	w.adopt("b-app/db")
+	w.must(RevokeCredential{Slot: "b-app/db", Generation: old})
+	next := w.s.ListHolders(w.s.ProviderNamed("pg-alpha"), false).Items[1].IssuedSeq
+
+	w.must(StartRotation{RotationTarget: RotationTarget{Provider: "pg-alpha", IssuedBefore: next}})
+	if v := w.rotation(); v.Total != 2 || v.Members[0].Assignment != "a-app" || v.Members[1].Assignment != "c-app" {
+		t.Errorf("%+v", v)
+	}
+	w.refused(RotationOpen, StartRotation{RotationTarget: RotationTarget{Provision: "postgres-database", Node: "alpha"}})
+	w.wrote(w.must(StartRotation{RotationTarget: RotationTarget{Provision: "postgres-database", Node: "beta"}}),
+		"rotation.started", "rotation.completed") // nobody holds one there
+	w.wrote(w.must(StartRotation{RotationTarget: RotationTarget{Provider: "pg-beta", IssuedBefore: 1}}), "rotation.started", "rotation.completed")
+	for _, c := range []StartRotation{{}, {RotationTarget: RotationTarget{Provision: "postgres-database"}}, {RotationTarget: RotationTarget{Node: "alpha"}},
+		{RotationTarget: RotationTarget{Provider: "pg-beta", Binding: "a-app/db"}}, {RotationTarget: of("pg-beta"), Deadline: "soon"},
+		{RotationTarget: of("pg-beta"), Deadline: "-1h"}, {RotationTarget: of("pg-beta"), Deadline: "99999999d"}} {
+		w.refused(Usage, c)
+	}
+	w.replay()
+}
+
+// An urgent one lets the old credential be revoked as soon as the next is
+// issued; the mark outlives an abort.
+func TestUrgentRotation(t *testing.T) {
+	w := holders(t, 2)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	v := w.rotation()
+	a, b := v.Members[0].From, v.Members[1].From
+	w.issue("a-app/db")
+	w.refused(NotAdopted, RevokeCredential{Slot: "a-app/db", Generation: a})
+	w.refused(ReasonRequired, UrgeRotation{"pg-alpha"})
+	w.wrote(w.because("it leaked", UrgeRotation{"pg-alpha"}), "rotation.urged")
+	w.fanout(fmt.Sprintf("b-app/db %d>%d issue alpha", b, w.asked("b-app/db")), fmt.Sprintf("a-app/db %d>%d revoke alpha", a, w.asked("b-app/db")))
+	w.refused(NotAdopted, RevokeCredential{Slot: "b-app/db", Generation: b}) // its next is not issued
+	w.because("a mistake", AbortRotation{"pg-alpha"})
+	w.must(RevokeCredential{Slot: "a-app/db", Generation: a})
+	w.flags("a-app/db", projections.FlagOutdated)
+	w.replay()
+}
+
+// Kind: rotation stops silently. Past its deadline it is shown.
+func TestOverdueRotation(t *testing.T) {
+	w := holders(t, 2)
+	w.must(StartRotation{RotationTarget: of("pg-alpha"), Deadline: "2h"})
+	list := func(at time.Duration) int {
+		return len(w.s.ListRotations(projections.RotationFilter{Overdue: true}, w.now.Add(at)).Items)
+	}
+	if list(time.Hour) != 0 || list(3*time.Hour) != 1 {
+		t.Error("overdue at the wrong time")
+	}
+	found := false
+	for _, a := range w.s.Status(w.now.Add(3 * time.Hour)).Attention {
+		found = found || a.Code == "overdue" && !a.Optional && !a.Note
+	}
+	if !found {
+		t.Error("status does not say so")
+	}
+}
+
+// A provider that is retired by force takes its rotation along and leaves its
+// holders in sight, until they are written off.
+func TestRetireWithHolders(t *testing.T) {
+	w := holders(t, 2)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	r := w.refused(ProviderInUse, RetireProvider{Provider: "pg-alpha"})
+	if len(r.Candidates) < 5 {
+		t.Errorf("%+v", r.Candidates)
+	}
+	w.wrote(w.because("it burned", RetireProvider{Provider: "pg-alpha", Force: true}), "rotation.aborted", "provider.retired")
+	id := w.s.ListProviders().Items[len(w.s.ListProviders().Items)-1].ID.String()
+	if v := w.s.ListProviders().Items; v[len(v)-1].Holders != 2 || v[len(v)-1].State != projections.Retired {
+		t.Errorf("%+v", v)
+	}
+	w.reason = "again"
+	w.refused(ProviderRetired, RequestCredential{"a-app/db"})
+	w.refused(ProviderRetired, StartRotation{RotationTarget: of(id)})
+	w.reason = ""
+	w.must(RebindSlot{Slot: "a-app/db", Provider: "pg-beta"})
+	w.flags("a-app/db", projections.FlagSwitching)
+	w.refused(ReasonRequired, WriteOffCredentials{Provider: id})
+	w.wrote(w.because("it burned", WriteOffCredentials{Provider: id}), "credential.written-off", "credential.written-off")
+	w.flags("a-app/db", projections.FlagSwitching, projections.FlagCutOff)
+	w.flags("b-app/db", projections.FlagStranded, projections.FlagCutOff)
+	if n := len(w.s.ListHolders(projections.ProviderRef(1), true).Items); n != 2 {
+		t.Errorf("%d written off", n)
+	}
+	w.replay()
+}
+
+// Draining moves the consumers; who can log in to the old provider stays in
+// sight until the last one is revoked.
+func TestDrainLeavesHolders(t *testing.T) {
+	w := holders(t, 2)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	v := w.rotation()
+	a, b := v.Members[0].From, v.Members[1].From
+	w.must(DrainProvider{Provider: "pg-alpha", To: "pg-beta"}, DrainProvider{Provider: "pg-alpha", To: "pg-beta", Step: 1},
+		DeclareModule{"app", manifest.Module{Requires: map[string]manifest.Requirement{"db": {Provision: "postgres-database"}}}})
+	w.refused(ProviderInUse, RetireProvider{Provider: "pg-alpha"})
+	for _, path := range []string{"a-app/db", "b-app/db"} {
+		w.issue(path)
+		w.adopt(path)
+	}
+	w.must(RevokeCredential{Slot: "a-app/db", Generation: a})
+	r := w.refused(ProviderInUse, RetireProvider{Provider: "pg-alpha"})
+	if r.Fix != "bindery provider holders pg-alpha" {
+		t.Error(r.Fix)
+	}
+	w.wrote(w.must(RevokeCredential{Slot: "b-app/db", Generation: b}), "credential.revoked", "rotation.completed")
+	w.wrote(w.must(RetireProvider{Provider: "pg-alpha"}), "provider.retired")
+	w.replay()
+}
+
+// A write-off of more than one batch takes is a series.
+func TestWriteOffSeries(t *testing.T) {
+	w := holders(t, 0)
+	const n = 700
+	for i := range n {
+		name := fmt.Sprintf("app-%d", i)
+		w.must(CreateAssignment{Module: "app", Node: "alpha", Name: name})
+		w.issue(name + "/db")
+	}
+	d := w.because("test", WriteOffCredentials{Provider: "pg-alpha"})
+	if len(d.Events) != 0 {
+		t.Fatal("what is in use was written off")
+	}
+	d = w.because("test", WriteOffCredentials{Provider: "pg-alpha", Force: true})
+	if !d.More || len(d.Events) > MaxEvents {
+		t.Fatalf("more %v, %d events", d.More, len(d.Events))
+	}
+	d = w.because("test", WriteOffCredentials{Provider: "pg-alpha", Force: true})
+	if d.More || len(w.s.ListHolders(w.s.ProviderNamed("pg-alpha"), false).Items) != 0 {
+		t.Fatalf("more %v", d.More)
+	}
+}

@@ -1,0 +1,322 @@
+package projections
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bindery/events"
+)
+
+// credentialEvent finds the binding an event of a credential stands under, with
+// its asks settled.
+func (s *State) credentialEvent(e *events.Event) (BindingRef, *Binding, error) {
+	i, err := s.find(kBinding, e.Entity)
+	if err != nil {
+		return 0, nil, err
+	}
+	s.settle(BindingRef(i), e.Seq)
+	return BindingRef(i), s.bindings.at(i), nil
+}
+
+// become changes the state of a credential.
+func (s *State) become(r CredentialRef, to CredentialState, seq uint64, since int64) {
+	c := s.Credential(r)
+	set(&s.j, &c.State, to)
+	set(&s.j, &c.Seq, seq)
+	set(&s.j, &c.since, since)
+	drop(&s.j, s.failures, r)
+}
+
+// ask opens an ask of the binding's present target, in place of an open one.
+func (s *State) ask(e *events.Event, r BindingRef) {
+	b := s.Binding(r)
+	s.withdraw(b, e.Seq, e.Time.UnixMilli())
+	set(&s.j, &b.ask, s.addCredential(Credential{Generation: e.Seq, Seq: e.Seq, since: e.Time.UnixMilli(),
+		Binding: r, Provider: b.Provider, State: Asked}))
+}
+
+func (s *State) credentialRequested(e *events.Event, p *events.CredentialRequested) error {
+	r, b, err := s.credentialEvent(e)
+	if err != nil {
+		return err
+	}
+	if b.Released || b.Pending() || s.Target(b) != p.Target {
+		return errors.New("it is not what the binding is decided on")
+	}
+	s.ask(e, r)
+	return nil
+}
+
+// credentialOf finds the credential an event speaks of.
+func (s *State) credentialOf(e *events.Event, generation uint64) (CredentialRef, *Credential, error) {
+	r, _, err := s.credentialEvent(e)
+	if err != nil {
+		return 0, nil, err
+	}
+	ref := s.CredentialOf(r, generation)
+	if ref == 0 {
+		return 0, nil, fmt.Errorf("generation %d was never asked of the binding", generation)
+	}
+	return ref, s.Credential(ref), nil
+}
+
+func (s *State) credentialIssued(e *events.Event, p *events.CredentialIssued) error {
+	ref, c, err := s.credentialOf(e, p.Generation)
+	if err != nil {
+		return err
+	}
+	to := Issued
+	switch b := s.Binding(c.Binding); {
+	case b.ask == ref:
+		set(&s.j, &b.ask, 0)
+		set(&s.j, &b.use, ref)
+		drop(&s.j, s.troubles, c.Binding)
+	case c.State == Withdrawn:
+		to = ToRevoke
+		set(&s.j, &c.Late, true)
+	default:
+		return errors.New("it is issued already")
+	}
+	set(&s.j, &c.Issued, e.Seq)
+	set(&s.j, &c.ref, s.texts.add(string(p.SecretRef)))
+	s.become(ref, to, e.Seq, e.Time.UnixMilli())
+	enlist(&s.j, &s.makeHolders(c.target()).Live, ref, &c.pos)
+	if c.Provider == 0 && s.Assignment(s.Binding(c.Binding).Assignment).Ended {
+		s.die(e, ref, Gone)
+	}
+	return nil
+}
+
+func (s *State) credentialFailed(e *events.Event, p *events.CredentialFailed) error {
+	ref, _, err := s.credentialOf(e, p.Generation)
+	if err != nil {
+		return err
+	}
+	put(&s.j, s.failures, ref, Failure{Reason: e.Reason, Attempts: p.Attempts, Seq: e.Seq, Time: e.Time})
+	return nil
+}
+
+func (s *State) credentialRevoked(e *events.Event, p *events.CredentialRevoked) error {
+	ref, c, err := s.credentialOf(e, p.Generation)
+	switch {
+	case err != nil:
+		return err
+	case c.State == WrittenOff:
+		s.become(ref, Revoked, e.Seq, e.Time.UnixMilli())
+	case !c.State.Live():
+		return errors.New("it is not live")
+	default:
+		s.die(e, ref, Revoked)
+	}
+	return nil
+}
+
+func (s *State) credentialWrittenOff(e *events.Event, p *events.CredentialWrittenOff) error {
+	ref, c, err := s.credentialOf(e, p.Generation)
+	if err != nil {
+		return err
+	}
+	if !c.State.Live() {
+		return errors.New("it is not live")
+	}
+	s.die(e, ref, WrittenOff)
+	return nil
+}
+
+// die makes a live credential one that logs in no longer, and counts it where
+// the open rotation of its target is about it.
+func (s *State) die(e *events.Event, ref CredentialRef, to CredentialState) {
+	c := s.Credential(ref)
+	h := s.holders(c.target())
+	counts := h.Open != 0 && s.Rotation(h.Open).Has(c)
+	s.become(ref, to, e.Seq, e.Time.UnixMilli())
+	set(&s.j, &c.Ended, e.Seq)
+	delist(&s.j, &h.Live, &c.pos, func(o CredentialRef) *uint32 { return &s.Credential(o).pos })
+	push(&s.j, &h.dead, ref)
+	if counts {
+		o := s.Rotation(h.Open)
+		set(&s.j, &o.Done, o.Done+1)
+		s.finish(h.Open)
+	}
+}
+
+// finish notes that an open rotation has nothing left to do.
+func (s *State) finish(r RotationRef) {
+	if o := s.Rotation(r); o.Done == o.Total {
+		set(&s.j, &s.finished, append(slices.Clip(s.finished), r))
+	}
+}
+
+func (s *State) bindingApplied(e *events.Event, p *events.BindingApplied) error {
+	r, b, err := s.credentialEvent(e)
+	if err != nil {
+		return err
+	}
+	if p.At < b.Applied || p.At >= e.Seq {
+		return fmt.Errorf("applied as of %d, after %d", p.At, b.Applied)
+	}
+	set(&s.j, &b.Applied, p.At)
+	drop(&s.j, s.troubles, r)
+	s.adopt(e, b, p.At)
+	if b.Released && p.At >= b.Seq {
+		s.retire(e, b)
+	}
+	return nil
+}
+
+// adopt follows a consumer that runs with what it was to use as of at.
+func (s *State) adopt(e *events.Event, b *Binding, at uint64) {
+	found := false
+	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
+		c := s.Credential(ref)
+		switch waiting := c.State == Issued || c.State == Adopted; {
+		case found && waiting:
+			s.become(ref, ToRevoke, e.Seq, e.Time.UnixMilli())
+		case !found && c.ready() && c.Issued <= at:
+			found = true
+			if c.State == Issued {
+				s.become(ref, Adopted, e.Seq, e.Time.UnixMilli())
+			}
+		}
+	}
+}
+
+// retire marks what the consumer runs with no longer: its slot is over.
+func (s *State) retire(e *events.Event, b *Binding) {
+	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
+		if c := s.Credential(ref); c.State == Issued || c.State == Adopted {
+			s.become(ref, ToRevoke, e.Seq, e.Time.UnixMilli())
+		}
+	}
+}
+
+// over ends what an assignment that ended leaves behind: at a provider it is to
+// be revoked, an embedded instance took it along.
+func (s *State) over(e *events.Event, r BindingRef) {
+	b := s.Binding(r)
+	s.settle(r, e.Seq)
+	s.withdraw(b, e.Seq, e.Time.UnixMilli())
+	s.retire(e, b)
+	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
+		if c := s.Credential(ref); c.Provider == 0 && c.State.Live() {
+			s.die(e, ref, Gone)
+		}
+	}
+	drop(&s.j, s.troubles, r)
+}
+
+func (s *State) bindingFailed(e *events.Event, p *events.BindingFailed) error {
+	i, err := s.find(kBinding, e.Entity)
+	if err != nil {
+		return err
+	}
+	put(&s.j, s.troubles, BindingRef(i), Failure{Reason: e.Reason, Attempts: p.Attempts, Seq: e.Seq, Time: e.Time})
+	return nil
+}
+
+func (s *State) rotationStarted(e *events.Event, p *events.RotationStarted) error {
+	i, o := s.rotations.add(&s.j)
+	*o = Rotation{ID: e.Entity, IssuedBefore: p.IssuedBefore, Deadline: time.Time(p.Deadline), State: Open,
+		Seq: e.Seq, Time: e.Time, Actor: e.Actor, Reason: e.Reason}
+	if p.Urgent {
+		o.Urged = e.Seq
+	}
+	if !p.Target.Embedded {
+		v, err := s.find(kProvider, p.Target.Provider)
+		if err != nil {
+			return err
+		}
+		o.Provider = ProviderRef(v)
+	}
+	if !p.Binding.IsZero() {
+		b, err := s.find(kBinding, p.Binding)
+		if err != nil {
+			return err
+		}
+		o.Binding = BindingRef(b)
+	}
+	h := s.makeHolders(o.target())
+	if h.Open != 0 {
+		return fmt.Errorf("rotation %s is open", s.Rotation(h.Open).ID)
+	}
+	o.Total = s.countMembers(o, h)
+	set(&s.j, &h.Open, RotationRef(i))
+	push(&s.j, &h.rotations, RotationRef(i))
+	s.finish(RotationRef(i))
+	return s.index(e.Entity, kRotation, i)
+}
+
+// CountMembers counts what a rotation that began now would be about.
+func (s *State) CountMembers(o Rotation) int {
+	h := s.holders(o.target())
+	if h == nil {
+		return 0
+	}
+	o.Seq = s.Seq + 1
+	return s.countMembers(&o, h)
+}
+
+// countMembers counts what a rotation that begins is about. All holders of a
+// target are counted already; a narrower choice is looked for.
+func (s *State) countMembers(o *Rotation, h *Holders) int {
+	if o.IssuedBefore == 0 && (o.Binding == 0 || o.Provider == 0) {
+		return len(h.Live)
+	}
+	n := 0
+	count := func(c *Credential) {
+		if c.State.Live() && o.Has(c) {
+			n++
+		}
+	}
+	if o.Binding == 0 {
+		for _, ref := range h.Live {
+			count(s.Credential(ref))
+		}
+		return n
+	}
+	for ref := s.Binding(o.Binding).newest; ref != 0; ref = s.Credential(ref).older {
+		count(s.Credential(ref))
+	}
+	return n
+}
+
+func (s *State) openRotation(e *events.Event) (RotationRef, *Rotation, error) {
+	i, err := s.find(kRotation, e.Entity)
+	if err != nil {
+		return 0, nil, err
+	}
+	o := s.rotations.at(i)
+	if o.State != Open {
+		return 0, nil, errors.New("the rotation is " + string(o.State))
+	}
+	return RotationRef(i), o, nil
+}
+
+func (s *State) rotationUrged(e *events.Event) error {
+	_, o, err := s.openRotation(e)
+	if err == nil && o.Urged == 0 {
+		set(&s.j, &o.Urged, e.Seq)
+	}
+	return err
+}
+
+func (s *State) rotationClosed(e *events.Event, to RotationState) error {
+	r, o, err := s.openRotation(e)
+	if err != nil {
+		return err
+	}
+	if to == Completed && o.Done != o.Total {
+		return fmt.Errorf("%d of its %d credentials are left", o.Total-o.Done, o.Total)
+	}
+	set(&s.j, &o.State, to)
+	set(&s.j, &o.Closed, e.Seq)
+	set(&s.j, &o.ClosedTime, e.Time)
+	set(&s.j, &o.ClosedReason, e.Reason)
+	set(&s.j, &s.holders(o.target()).Open, 0)
+	if at := slices.Index(s.finished, r); at >= 0 {
+		set(&s.j, &s.finished, slices.Delete(slices.Clone(s.finished), at, at+1))
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package projections
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A grouping gathers what many bindings have in common into a line each: a page
+// of one sentence hides the others.
+type grouping map[groupKey][]string
+
+// groupKey is what is the matter, and with whose consumers.
+type groupKey struct{ code, provider string }
+
+func (g grouping) add(k groupKey, path string) { g[k] = append(g[k], path) }
+
+func (g grouping) lines() []Attention {
+	out := make([]Attention, 0, len(g))
+	for k, paths := range g {
+		out = append(out, k.line(paths))
+	}
+	return out
+}
+
+// line says what is the matter with one binding by name, with more by number.
+func (k groupKey) line(paths []string) Attention {
+	a := Attention{Code: k.code, What: paths[0]}
+	verb := "has"
+	if len(paths) > 1 {
+		a.What, verb = fmt.Sprintf("%d slots", len(paths)), "have"
+		if k.provider != "" {
+			a.What += " of " + k.provider
+		}
+	}
+	of := ""
+	if k.provider != "" && k.provider != "embedded" {
+		of = " --provider " + k.provider
+	}
+	switch k.code {
+	case string(FlagOutdated):
+		a.Why, a.Optional = verb+" not been acknowledged since what there is to run with changed", true
+		a.Fix = "bindery binding list --flag outdated" + of
+	case string(FlagSwitching):
+		a.Why, a.Optional = "the credential at "+k.provider+" is not issued yet", true
+		a.Fix = "bindery binding list --flag switching" + of
+	case "asked":
+		a.Why, a.Note = "a credential is asked for, and nobody has issued one yet", true
+		a.Fix = "bindery credential list --state asked"
+	}
+	return a
+}
+
+// attendHolders adds who can log in to retired providers, and what fails.
+func (s *State) attendHolders(v *StatusView) {
+	for i := 1; i <= s.providers.len(); i++ {
+		p := s.providers.at(uint32(i))
+		n := len(p.Holders.Live)
+		v.Counts["holders"] += n
+		if p.State == Retired && n > 0 {
+			v.Attention = append(v.Attention, Attention{Code: string(FlagStranded), What: "holders of " + p.Name,
+				Why: fmt.Sprintf("it is retired, and credentials that were never revoked there: %d", n),
+				Fix: "bindery credential write-off --provider " + p.ID.String() + " --all --reason TEXT"})
+		}
+	}
+	for _, h := range s.instances {
+		v.Counts["holders"] += len(h.Live)
+	}
+	s.attendFailures(v)
+}
+
+// attendFailures adds what the sides last said they could not do, a line a
+// provider and the sentence it failed with.
+func (s *State) attendFailures(v *StatusView) {
+	type key struct{ where, reason string }
+	failing := map[key][]string{}
+	for ref, f := range s.failures {
+		c := s.Credential(ref)
+		if _, open := s.Ask(c.Binding); c.State.Live() || open && c.State == Asked {
+			k := key{s.targetOf(c), f.Reason}
+			failing[k] = append(failing[k], s.SlotPath(s.Binding(c.Binding)))
+		}
+	}
+	for r, f := range s.troubles {
+		b := s.Binding(r)
+		k := key{s.Assignment(b.Assignment).Name, f.Reason}
+		failing[k] = append(failing[k], s.SlotPath(b))
+	}
+	for k, paths := range failing {
+		slices.Sort(paths)
+		a := Attention{Code: "failing", What: paths[0], Why: k.where + " says: " + k.reason, Note: true,
+			Fix: "bindery credential list --assignment " + paths[0][:strings.IndexByte(paths[0], '/')]}
+		if len(paths) > 1 {
+			a.What = fmt.Sprintf("%d slots", len(paths))
+		}
+		v.Attention = append(v.Attention, a)
+	}
+}
+
+// targetOf is what a credential logs in to, for people.
+func (s *State) targetOf(c *Credential) string {
+	if c.Provider == 0 {
+		return "its own instance"
+	}
+	return s.Provider(c.Provider).Name
+}
+
+// attendRotations adds the rotations that are late, and their members that wait
+// for nobody.
+func (s *State) attendRotations(v *StatusView, now time.Time) {
+	for i := 1; i <= s.rotations.len(); i++ {
+		o := s.rotations.at(uint32(i))
+		if o.State != Open {
+			continue
+		}
+		v.Counts["rotations"]++
+		if o.Overdue(now) {
+			v.Attention = append(v.Attention, Attention{Code: "overdue", What: s.rotationName(o),
+				Why: fmt.Sprintf("its deadline was %s; credentials left: %d of %d", o.Deadline.Format(time.RFC3339), o.Total-o.Done, o.Total),
+				Fix: "bindery rotation show " + o.ID.String()})
+		}
+		s.members(o, func(c *Credential) {
+			if m := s.member(c); m.Step == StepStuck {
+				v.Attention = append(v.Attention, Attention{Code: string(StepStuck), What: m.Assignment + "/" + m.Slot,
+					Why: fmt.Sprintf("%s waits for generation %d to be replaced, and nobody is asked to", s.rotationName(o), m.From), Fix: m.Fix})
+			}
+		})
+	}
+}

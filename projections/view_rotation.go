@@ -1,0 +1,287 @@
+package projections
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"bindery/events"
+)
+
+// Step is what a member of a rotation waits for.
+type Step string
+
+// The steps, in the order an operator wants to see them.
+const (
+	StepStuck    Step = "stuck"    // nobody's turn but the operator's
+	StepStranded Step = "stranded" // to be revoked at a retired provider
+	StepIssue    Step = "issue"    // the next credential, at the same target
+	StepLeaving  Step = "leaving"  // the next credential, elsewhere
+	StepAdopt    Step = "adopt"    // the consumer shall take up the next one
+	StepRevoke   Step = "revoke"   // the old one
+	StepDone     Step = "done"
+)
+
+// Steps lists the steps in their order.
+func Steps() []Step {
+	return []Step{StepStuck, StepStranded, StepIssue, StepLeaving, StepAdopt, StepRevoke, StepDone}
+}
+
+// Turn is who has to act.
+type Turn string
+
+// The turns.
+const (
+	TurnProvider Turn = "provider"
+	TurnConsumer Turn = "consumer"
+	TurnOperator Turn = "operator"
+	TurnNone     Turn = "none"
+)
+
+// Member is one credential that a rotation replaces.
+type Member struct {
+	Binding    events.ID `json:"binding"`
+	Assignment string    `json:"assignment"`
+	Slot       string    `json:"slot"`
+	Node       string    `json:"node"` // the consumer's
+	From       uint64    `json:"from"` // the generation that goes
+	To         uint64    `json:"to"`   // the one in its place, 0 for none
+	Step       Step      `json:"step"`
+	Turn       Turn      `json:"turn"`
+	Who        string    `json:"who"` // the node whose turn it is; "operator", or "" for nobody
+	Since      time.Time `json:"since"`
+	Overdue    bool      `json:"overdue"`
+	Attempts   uint64    `json:"attempts"`
+	Error      string    `json:"error"`
+	Fix        string    `json:"fix,omitempty"` // what an operator whose turn it is can type
+}
+
+// RotationView is a rotation as readers see it.
+type RotationView struct {
+	Seq          uint64       `json:"seq"` // of its start
+	ID           events.ID    `json:"id"`
+	Provider     string       `json:"provider,omitempty"`
+	ProviderID   *events.ID   `json:"provider_id,omitempty"`
+	Slot         string       `json:"slot,omitempty"` // assignment/slot, where it is about one binding
+	Embedded     bool         `json:"embedded,omitempty"`
+	State        string       `json:"state"`
+	Total        int          `json:"total"`
+	Done         int          `json:"done"`
+	Urgent       bool         `json:"urgent"`
+	IssuedBefore uint64       `json:"issued_before,omitempty"`
+	Deadline     *time.Time   `json:"deadline"`
+	Overdue      bool         `json:"overdue"`
+	Started      time.Time    `json:"started"`
+	Closed       *time.Time   `json:"closed"`
+	ClosedSeq    uint64       `json:"closed_seq,omitempty"`
+	Actor        string       `json:"actor"`
+	Reason       string       `json:"reason"`
+	ClosedReason string       `json:"closed_reason,omitempty"`
+	Steps        map[Step]int `json:"steps,omitempty"` // how many members are at each
+	Failing      int          `json:"failing"`
+	Members      []Member     `json:"members,omitempty"`
+	At           uint64       `json:"at"` // the sequence this was read at
+}
+
+// RotationView makes the view of a rotation without its members.
+func (s *State) RotationView(r RotationRef, now time.Time) RotationView {
+	o := s.Rotation(r)
+	v := RotationView{Seq: o.Seq, ID: o.ID, Embedded: o.Provider == 0, State: string(o.State), Total: o.Total, Done: o.Done,
+		Urgent: o.Urged != 0, IssuedBefore: o.IssuedBefore, Overdue: o.Overdue(now), Started: o.Time, ClosedSeq: o.Closed,
+		Actor: o.Actor, Reason: o.Reason, ClosedReason: o.ClosedReason, At: s.Seq}
+	if o.Provider != 0 {
+		p := s.Provider(o.Provider)
+		id := p.ID
+		v.Provider, v.ProviderID = p.Name, &id
+	}
+	if o.Binding != 0 {
+		v.Slot = s.SlotPath(s.Binding(o.Binding))
+	}
+	if deadline := o.Deadline; !deadline.IsZero() {
+		v.Deadline = &deadline
+	}
+	if closed := o.ClosedTime; o.Closed != 0 {
+		v.Closed = &closed
+	}
+	return v
+}
+
+// RotationMembers makes the view of a rotation with every member: what is left
+// to do first, in the order of Steps, then by consumer.
+func (s *State) RotationMembers(r RotationRef, now time.Time) RotationView {
+	v := s.RotationView(r, now)
+	o := s.Rotation(r)
+	rows := make([]Member, 0, o.Total)
+	v.Steps = map[Step]int{}
+	s.members(o, func(c *Credential) {
+		m := s.member(c)
+		m.Overdue = v.Overdue && m.Step != StepDone
+		v.Steps[m.Step]++
+		if m.Attempts > 0 {
+			v.Failing++
+		}
+		rows = append(rows, m)
+	})
+	v.Members = sortedMembers(rows)
+	return v
+}
+
+// sortedMembers sorts what may be a hundred thousand rows by their places: a row
+// is large to move.
+func sortedMembers(rows []Member) []Member {
+	order := map[Step]int{}
+	for i, step := range Steps() {
+		order[step] = i
+	}
+	type place struct{ step, row int }
+	places := make([]place, len(rows))
+	for i := range rows {
+		places[i] = place{order[rows[i].Step], i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		x, y := &rows[a.row], &rows[b.row]
+		return cmp.Or(a.step-b.step, strings.Compare(x.Assignment, y.Assignment), strings.Compare(x.Slot, y.Slot), cmp.Compare(x.From, y.From))
+	})
+	out := make([]Member, len(rows))
+	for i, p := range places {
+		out[i] = rows[p.row]
+	}
+	return out
+}
+
+// member makes the row of one credential in the fan-out of a rotation.
+func (s *State) member(c *Credential) Member {
+	b := s.Binding(c.Binding)
+	a := s.Assignment(b.Assignment)
+	m := Member{Binding: b.ID, Assignment: a.Name, Slot: s.SlotName(b), Node: s.Node(a.Node).Name, From: c.Generation}
+	next := s.next(c)
+	if next != nil {
+		m.To = next.Generation
+	}
+	waits := func(step Step, turn Turn, who string, since time.Time) {
+		m.Step, m.Turn, m.Who, m.Since = step, turn, who, since
+	}
+	fails := func(f Failure, ok bool) {
+		if ok {
+			m.Attempts, m.Error = f.Attempts, f.Reason
+		}
+	}
+	ask, asked := s.Ask(c.Binding)
+	switch revocable := s.Revocable(c); {
+	case !c.State.Live():
+		waits(StepDone, TurnNone, "", c.Since())
+	case c.State == ToRevoke || revocable:
+		since := c.Since()
+		if revocable {
+			since = next.Since()
+		}
+		fails(s.FailureOf(c.Binding, c.Generation))
+		if c.Provider != 0 && s.Provider(c.Provider).State == Retired {
+			waits(StepStranded, TurnOperator, string(TurnOperator), since)
+			m.Fix = "bindery credential write-off --provider " + s.Provider(c.Provider).ID.String() + " --all --reason TEXT"
+			break
+		}
+		waits(StepRevoke, TurnProvider, s.providerNode(c), since)
+	case asked && ask.Provider == c.Provider:
+		m.To = ask.Generation
+		waits(StepIssue, TurnProvider, s.providerNode(&ask), ask.Since())
+		fails(s.FailureOf(c.Binding, ask.Generation))
+	case asked:
+		m.To = ask.Generation
+		waits(StepLeaving, TurnProvider, s.providerNode(&ask), ask.Since())
+		fails(s.FailureOf(c.Binding, ask.Generation))
+	case next != nil && s.useLive(b) || s.Lingers(b):
+		since := c.Since()
+		if next != nil {
+			since = next.Since()
+		}
+		waits(StepAdopt, TurnConsumer, m.Node, since)
+		fails(s.Trouble(c.Binding))
+	default:
+		waits(StepStuck, TurnOperator, string(TurnOperator), c.Since())
+		m.Fix = s.unstick(b)
+	}
+	return m
+}
+
+// providerNode is the node whose agent issues and revokes a credential: the
+// provider's present one, or the consumer's for an embedded instance.
+func (s *State) providerNode(c *Credential) string {
+	if c.Provider != 0 {
+		return s.Node(s.Provider(c.Provider).Node).Name
+	}
+	return s.Node(s.Assignment(s.Binding(c.Binding).Assignment).Node).Name
+}
+
+// unstick is what helps a consumer on that nobody is to give a credential to.
+func (s *State) unstick(b *Binding) string {
+	path := s.SlotPath(b)
+	if b.Provider != 0 && s.Provider(b.Provider).State == Retired {
+		return "bindery binding rebind " + path + " --provider OTHER"
+	}
+	return "bindery credential request " + path + " --reason TEXT"
+}
+
+// RotationFilter narrows a list of rotations; the zero one does not.
+type RotationFilter struct {
+	Overdue bool
+}
+
+// ListRotations lists the rotations, the newest first.
+func (s *State) ListRotations(f RotationFilter, now time.Time) List[RotationView] {
+	var items []RotationView
+	for i := s.rotations.len(); i > 0; i-- {
+		if v := s.RotationView(RotationRef(i), now); v.Overdue || !f.Overdue {
+			items = append(items, v)
+		}
+	}
+	return list(s, items)
+}
+
+// NodeCount is how many holders are on a node.
+type NodeCount struct {
+	Node    string `json:"node"`
+	Holders int    `json:"holders"`
+}
+
+// Preview is what a rotation would be about.
+type Preview struct {
+	Provider   string           `json:"provider,omitempty"`
+	ProviderID *events.ID       `json:"provider_id,omitempty"`
+	Slot       string           `json:"slot,omitempty"`
+	Total      int              `json:"total"`
+	Nodes      []NodeCount      `json:"nodes"`
+	Holders    []CredentialView `json:"holders"`
+}
+
+// Preview tells what a rotation that began now would be about: o says of which
+// target, which binding and which credentials. Who holds them is listed on demand.
+func (s *State) Preview(o Rotation, who bool) Preview {
+	o.Seq, o.State = s.Seq+1, Open
+	v := Preview{Nodes: []NodeCount{}, Holders: []CredentialView{}}
+	if o.Provider != 0 {
+		id := s.Provider(o.Provider).ID
+		v.Provider, v.ProviderID = s.Provider(o.Provider).Name, &id
+	}
+	if o.Binding != 0 {
+		v.Slot = s.SlotPath(s.Binding(o.Binding))
+	}
+	if s.holders(o.target()) == nil {
+		return v
+	}
+	nodes := map[string]int{}
+	s.members(&o, func(c *Credential) {
+		v.Total++
+		nodes[s.Node(s.Assignment(s.Binding(c.Binding).Assignment).Node).Name]++
+		if who {
+			v.Holders = append(v.Holders, s.CredentialView(c))
+		}
+	})
+	byConsumer(v.Holders)
+	for node, n := range nodes {
+		v.Nodes = append(v.Nodes, NodeCount{node, n})
+	}
+	slices.SortFunc(v.Nodes, func(a, b NodeCount) int { return strings.Compare(a.Node, b.Node) })
+	return v
+}
