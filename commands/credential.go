@@ -251,7 +251,11 @@ func (c RevokeCredential) Decide(t *Tx) error {
 	if err := t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation, Forced: true}); err != nil {
 		return err
 	}
-	return t.cutOff(held)
+	cut, err := t.cutOff(held)
+	if cut {
+		t.warn("%s is cut off until another credential is issued", t.SlotPath(t.Binding(held.Binding)))
+	}
+	return err
 }
 
 // notAdopted refuses to revoke what is in use, or may be.
@@ -273,19 +277,17 @@ func (t *Tx) notAdopted(c *projections.Credential, what string) error {
 	return r
 }
 
-// cutOff asks for a credential in place of the one in use that is gone, where
-// none is asked for yet.
-func (t *Tx) cutOff(c *projections.Credential) error {
+// cutOff asks for a credential in place of one that is gone, where the consumer
+// runs with that and none is asked for yet. It reports whether it is cut off.
+func (t *Tx) cutOff(c *projections.Credential) (bool, error) {
 	b := t.Binding(c.Binding)
 	if t.Credential(t.InUse(b)) != c || b.Released {
-		return nil
+		return false, nil
 	}
-	path := t.SlotPath(b)
-	t.warn("%s is cut off until another credential is issued", path)
 	if _, asked := t.Ask(c.Binding); asked || b.Pending() || b.Provider != 0 && t.Provider(b.Provider).State == projections.Retired {
-		return nil
+		return true, nil
 	}
-	return t.emit(b.ID, &events.CredentialRequested{Target: t.Target(b)})
+	return true, t.emit(b.ID, &events.CredentialRequested{Target: t.Target(b)})
 }
 
 // Decide implements Command.
@@ -308,7 +310,7 @@ func (c WriteOffCredentials) Decide(t *Tx) error {
 	case !held.State.Live():
 		return nil
 	case c.Force || t.mayWriteOff(held):
-		return t.writeOff(held)
+		return t.writeOff([]*projections.Credential{held})
 	}
 	r := t.notAdopted(held, what).(*Refusal)
 	r.Message = what + " cannot be written off"
@@ -321,16 +323,33 @@ func (t *Tx) mayWriteOff(c *projections.Credential) bool {
 	return c.State == projections.ToRevoke || c.Provider != 0 && t.Provider(c.Provider).State == projections.Retired
 }
 
-func (t *Tx) writeOff(c *projections.Credential) error {
-	if err := t.emit(t.idOf(c), &events.CredentialWrittenOff{Generation: c.Generation, Forced: !t.mayWriteOff(c)}); err != nil {
-		return err
+// writeOff writes off credentials and says how many consumers that cuts off.
+func (t *Tx) writeOff(all []*projections.Credential) error {
+	cut := 0
+	for _, c := range all {
+		t.Settle(c.Binding)
+		if err := t.emit(t.idOf(c), &events.CredentialWrittenOff{Generation: c.Generation, Forced: !t.mayWriteOff(c)}); err != nil {
+			return err
+		}
+		off, err := t.cutOff(c)
+		if err != nil {
+			return err
+		}
+		if off {
+			cut++
+		}
 	}
-	return t.cutOff(c)
+	switch {
+	case cut == 1 && len(all) == 1:
+		t.warn("%s is cut off until another credential is issued", t.SlotPath(t.Binding(all[0].Binding)))
+	case cut > 0:
+		t.warn("consumers that are cut off until another credential is issued: %d", cut)
+	}
+	return nil
 }
 
-// perCredential is the greatest number of events one write-off takes, with the
-// end of a rotation.
-const perCredential = 3
+// perCredential is the greatest number of events one write-off takes.
+const perCredential = 2
 
 // all writes off what a provider has: what is to be revoked; where it is
 // retired, or with force, all.
@@ -340,21 +359,22 @@ func (c WriteOffCredentials) all(t *Tx) error {
 		return err
 	}
 	p := t.Provider(r)
-	for i := len(p.Holders.Live) - 1; i >= 0; i-- { // each leaves by the last one taking its place
-		held := t.Credential(p.Holders.Live[i])
+	var all []*projections.Credential
+	for _, ref := range p.Holders.Live {
+		held := t.Credential(ref)
 		if !c.Force && !t.mayWriteOff(held) {
 			continue
 		}
-		if len(t.events)+perCredential > t.limit {
+		if (len(all)+1)*perCredential+1 > t.limit { // one for the end of a rotation
 			t.more = true
-			return nil
+			break
 		}
-		t.Settle(held.Binding)
-		if err := t.writeOff(held); err != nil {
-			return err
-		}
+		all = append(all, held)
 	}
-	if n := len(p.Holders.Live); n > 0 && !c.Force {
+	if err := t.writeOff(all); err != nil {
+		return err
+	}
+	if n := len(p.Holders.Live); n > 0 && !c.Force && !t.more {
 		t.warn("%s in use at %s", stays(n, "credential"), p.Name)
 	}
 	return nil

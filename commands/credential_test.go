@@ -111,7 +111,7 @@ func (w *world) fanout(want ...string) {
 func TestLifeOfACredential(t *testing.T) {
 	w := home(t)
 	g1 := w.asked("wiki/db")
-	if v := w.view("wiki/db"); v.Generation != g1 || v.SecretRef != "" || v.Use != (projections.UseView{}) || v.ChangedSeq != 0 {
+	if v := w.view("wiki/db"); v.Generation != g1 || v.SecretRef != "" || v.Use != (projections.UseView{}) || v.ChangedSeq != v.Seq {
 		t.Fatalf("asked: %+v", v)
 	}
 	w.states("pg-alpha", fmt.Sprintf("wiki/db %d asked", g1))

@@ -76,6 +76,20 @@ func (f Finder) everyBinding(text string) ([]projections.BindingRef, error) {
 	return nil, refuse(BindingNotFound, "nothing was ever bound to "+clip(text), "", "bindery assignment resolve "+name)
 }
 
+// lingering is the binding of a pruned slot that still has a document, or 0.
+func (f Finder) lingering(text string) projections.BindingRef {
+	all, err := f.everyBinding(text)
+	if err != nil {
+		return 0
+	}
+	for _, r := range all {
+		if f.Lingers(f.Binding(r)) {
+			return r
+		}
+	}
+	return 0
+}
+
 // bindingToApply finds the binding a consumer speaks of: the live one, or one
 // whose slot was pruned and that still has a document.
 func (t *Tx) bindingToApply(text string) (projections.BindingRef, error) {
@@ -106,7 +120,11 @@ func (t *Tx) bindingToApply(text string) (projections.BindingRef, error) {
 // Rotation finds a rotation by id, or by the provider whose holders it is or was
 // last about.
 func (f Finder) Rotation(text string) (projections.RotationRef, error) {
-	if p := f.ProviderNamed(text); p != 0 {
+	p := f.ProviderNamed(text)
+	if gone := f.RetiredProviders(text); p == 0 && len(gone) > 0 {
+		p = gone[0]
+	}
+	if p != 0 {
 		if all := f.Rotations(p); len(all) > 0 {
 			return all[len(all)-1], nil
 		}

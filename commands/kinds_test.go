@@ -143,7 +143,7 @@ func TestRelocationIsAChange(t *testing.T) {
 	d := w.must(RelocateProvider{Provider: "pg-alpha", To: "beta", Endpoint: "beta.mesh:5433"})
 	w.wrote(d, "provider.relocated")
 	after := w.view("wiki/db")
-	if after.Seq != before.Seq || after.ChangedSeq != 0 || after.Endpoint != "beta.mesh:5433" {
+	if after.Seq != before.Seq || after.ChangedSeq != w.s.Seq || after.Endpoint != "beta.mesh:5433" {
 		t.Fatalf("after the relocation: %+v", after)
 	}
 	w.unchanged(RelocateProvider{Provider: "pg-alpha", To: "beta", KeepEndpoint: true})

@@ -210,7 +210,7 @@ func (f Finder) notFound(k refKind, text string, names []string) error {
 			r.Why = "the provider of that name is retired; its id still finds it"
 			for _, p := range gone {
 				id := f.State.Provider(p).ID
-				r.Candidates = append(r.Candidates, Candidate{Name: text, ID: &id, Why: fmt.Sprintf("retired at sequence %d", f.State.Provider(p).StateSeq)})
+				r.Candidates = append(r.Candidates, Candidate{Name: text, ID: &id, Why: fmt.Sprintf("retired at sequence %d", f.State.Provider(p).StateSeq), Flag: id.String()})
 			}
 			return r
 		}

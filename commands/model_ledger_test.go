@@ -35,6 +35,22 @@ type mCred struct {
 	ref       string
 	wasInUse  bool // issued while its ask was open
 	revocable bool // marked by an urgent rotation
+	failure   mFailure
+}
+
+// mFailure is what a side said last that it could not do.
+type mFailure struct {
+	attempts uint64
+	reason   string
+}
+
+// follows checks that a failure is news: for another reason, or tried twice as
+// often.
+func (m *model) follows(f *mFailure, attempts uint64, reason string) {
+	if f.attempts != 0 && f.reason == reason && attempts < 2*f.attempts {
+		m.fail("failed %d times after %d, for the same reason, is an event", attempts, f.attempts)
+	}
+	*f = mFailure{attempts, reason}
 }
 
 func (c *mCred) replaceable() bool { return c.state == mIssued || c.state == mAdopted }
@@ -60,10 +76,12 @@ type mBinding struct {
 	use        *mCred   // the highest generation issued while its ask was open
 	hasUse     bool     // there is something to run with
 	changed    uint64   // the last change of what there is to run with
+	settled    uint64   // the last change of what is decided, until there is
 	applied    uint64
 	released   uint64 // the sequence, 0: not
 	pruned     bool
 	document   bool // a pruned slot's, until the consumer has taken note
+	trouble    mFailure
 }
 
 func (b *mBinding) path() string  { return b.assignment.name + "/" + b.slot }
@@ -98,10 +116,10 @@ type mAssignment struct {
 }
 
 type mProvider struct {
-	id                   events.ID
-	name, endpoint       string
-	provision, node      events.ID
-	retired              bool
+	id                events.ID
+	name, endpoint    string
+	provision, node   events.ID
+	retired, cordoned bool
 }
 
 type mSlot struct {
@@ -139,6 +157,7 @@ type model struct {
 	managed     map[events.ID]bool // by provision
 	provisions  map[events.ID]string
 	providers   map[events.ID]*mProvider
+	fleet       []*mProvider // the same, in order
 	modules     map[events.ID]map[string]mSlot
 	assignments map[events.ID]*mAssignment
 	bindings    map[events.ID]*mBinding
@@ -146,6 +165,7 @@ type model struct {
 	rotations   []*mRotation
 
 	mustAsk []*mBinding // cut off by the present command
+	last    string      // what last became of a credential
 	seen    map[string]int
 	fail    func(format string, args ...any)
 }
@@ -162,15 +182,12 @@ func (m *model) reached(what string) { m.seen[what]++ }
 // command takes up the events of one whole command.
 func (m *model) command(evs []events.Event) {
 	m.mustAsk = nil
-	wereOpen := map[*mRotation]bool{}
 	for i := range evs {
 		m.event(&evs[i])
 		m.seq = evs[i].Seq
 		m.markRevocable()
-		for _, r := range m.rotations {
-			wereOpen[r] = wereOpen[r] || r.state == "open"
-		}
 	}
+	m.notable(evs)
 	for _, b := range m.mustAsk {
 		if b.open == nil {
 			m.fail("%s was cut off and nothing was asked in the same batch", b.path())
@@ -182,6 +199,25 @@ func (m *model) command(evs []events.Event) {
 		}
 	}
 	m.oneOpenRotation()
+}
+
+// notable counts what only the whole of a command shows.
+func (m *model) notable(evs []events.Event) {
+	aborted := false
+	for _, e := range evs {
+		switch e.Data.(type) {
+		case *events.RotationAborted:
+			aborted = true
+		case *events.RotationStarted:
+			if aborted {
+				m.reached("rotation superseded")
+			}
+		case *events.ProviderRetired:
+			if aborted {
+				m.reached("rotation aborted by a retirement")
+			}
+		}
+	}
 }
 
 func (m *model) oneOpenRotation() {
@@ -215,7 +251,8 @@ func (m *model) event(e *events.Event) {
 	case *events.ProvisionDefined:
 		m.managed[e.Entity], m.provisions[e.Entity] = p.Credentials == events.CredentialsManaged, p.Name
 	case *events.ProviderRegistered:
-		m.providers[e.Entity] = &mProvider{id: e.Entity, name: p.Name, endpoint: p.Endpoint, provision: p.Provision, node: p.Node}
+		n := &mProvider{id: e.Entity, name: p.Name, endpoint: p.Endpoint, provision: p.Provision, node: p.Node, cordoned: p.Cordoned}
+		m.providers[e.Entity], m.fleet = n, append(m.fleet, n)
 	case *events.ProviderRenamed:
 		m.providers[e.Entity].name = p.To
 	case *events.ProviderUpdated:
@@ -226,6 +263,10 @@ func (m *model) event(e *events.Event) {
 	case *events.ProviderRelocated:
 		m.providers[e.Entity].node, m.providers[e.Entity].endpoint = p.To, p.Endpoint
 		m.useChanged(e.Entity, e.Seq)
+	case *events.ProviderCordoned:
+		m.providers[e.Entity].cordoned = true
+	case *events.ProviderUncordoned:
+		m.providers[e.Entity].cordoned = false
 	case *events.ProviderRetired:
 		m.retired(e.Entity)
 	case *events.ModuleDeclared:
@@ -266,7 +307,9 @@ func (m *model) consumerEvent(e *events.Event) {
 	case *events.BindingApplied:
 		m.acknowledged(m.bindings[e.Entity], p.At)
 	case *events.BindingFailed:
-		if b := m.bindings[e.Entity]; b.use != nil && b.use.state == mIssued {
+		b := m.bindings[e.Entity]
+		m.follows(&b.trouble, p.Attempts, e.Reason)
+		if b.use != nil && b.use.state == mIssued {
 			m.reached("issued, binding.failed: issued")
 		}
 	default:
@@ -285,7 +328,9 @@ func (m *model) credentialEvent(e *events.Event) {
 	case *events.CredentialIssued:
 		m.issue(m.known(e.Entity, p.Generation), string(p.SecretRef), e.Seq)
 	case *events.CredentialFailed:
-		m.failed(m.known(e.Entity, p.Generation))
+		c := m.known(e.Entity, p.Generation)
+		m.failed(c)
+		m.follows(&c.failure, p.Attempts, e.Reason)
 	case *events.CredentialRevoked:
 		m.revoke(m.known(e.Entity, p.Generation), p.Forced)
 	case *events.CredentialWrittenOff:
@@ -307,6 +352,8 @@ func (m *model) credentialEvent(e *events.Event) {
 		r.state = "completed"
 		if len(r.set) == 0 {
 			m.reached("rotation completed: empty")
+		} else {
+			m.reached("rotation completed: " + m.last)
 		}
 	case *events.RotationAborted:
 		m.abort(m.rotation(e.Entity))
@@ -365,10 +412,11 @@ func (m *model) declared(id events.ID, p *events.ModuleDeclared) {
 // useChanged notes that what runs at a provider is to be run otherwise.
 func (m *model) useChanged(provider events.ID, seq uint64) {
 	for _, b := range m.order {
-		if b.released == 0 && b.hasUse && b.runsWith().Provider == provider {
-			b.changed = seq
-		} else if b.document && b.runsWith().Provider == provider {
-			m.reached("relocated under a released document")
+		switch {
+		case b.runsWith().Provider == provider:
+			m.shown(b, seq)
+		case !b.hasUse && b.decided.Provider == provider:
+			b.settled = seq
 		}
 	}
 }
@@ -376,15 +424,25 @@ func (m *model) useChanged(provider events.ID, seq uint64) {
 func (m *model) moved(a *mAssignment, to events.ID, seq uint64) {
 	a.node = to
 	for _, b := range a.bindings {
-		if b.released == 0 && b.hasUse {
-			b.changed = seq
-		}
+		m.shown(b, seq)
+		b.settled = seq
+	}
+}
+
+// shown notes a change of what a document says to run with.
+func (m *model) shown(b *mBinding, seq uint64) {
+	switch {
+	case b.document:
+		m.reached("changed under a released document")
+		b.changed = seq
+	case b.released == 0 && b.hasUse:
+		b.changed = seq
 	}
 }
 
 // decide binds or rebinds.
 func (m *model) decide(b *mBinding, to events.Target, seq uint64, how string) {
-	b.decided = to
+	b.decided, b.settled = to, seq
 	if to.Embedded {
 		if d, ok := m.modules[b.assignment.module][b.slot]; ok {
 			b.managed = m.managed[d.provision]
@@ -399,7 +457,7 @@ func (m *model) decide(b *mBinding, to events.Target, seq uint64, how string) {
 	if len(b.creds) > 0 {
 		m.fail("%s left credentials for a target without", b.path())
 	}
-	b.hasUse, b.changed = true, seq
+	b.hasUse, b.changed, b.trouble = true, seq, mFailure{}
 	m.reached("none: switches at once, " + how)
 }
 
@@ -423,25 +481,25 @@ func (m *model) withdraw(b *mBinding, why string) {
 	if b.open == nil {
 		return
 	}
-	b.open.state = mWithdrawn
+	b.open.state, b.open.failure = mWithdrawn, mFailure{}
 	b.open = nil
 	m.reached("asked: withdrawn, " + why)
 }
 
 func (m *model) issue(c *mCred, ref string, seq uint64) {
 	b := c.of
-	c.issued, c.ref = seq, ref
+	c.issued, c.ref, c.failure = seq, ref, mFailure{}
 	switch {
 	case c.state == mAsked:
 		c.state, c.wasInUse = mIssued, true
 		b.open, b.use = nil, c
-		b.hasUse, b.changed = true, seq
+		b.hasUse, b.changed, b.trouble = true, seq, mFailure{}
 		m.reached("asked, issued: in use" + where(c.target))
 	case c.state == mWithdrawn && c.target.Embedded && b.assignment.ended:
 		c.state = mGone
 		m.reached("withdrawn, issued: gone with the assignment")
 	case c.state == mWithdrawn:
-		c.state = mToRevoke
+		c.state, c.failure = mToRevoke, mFailure{}
 		m.reached("withdrawn, issued: to-revoke")
 		if m.gone(c.target) {
 			m.reached("withdrawn, issued: at a retired provider")
@@ -468,17 +526,17 @@ func (m *model) acknowledged(b *mBinding, at uint64) {
 	if at > m.seq || at < b.applied || b.released != 0 && !b.document {
 		m.fail("%s is acknowledged at %d: head %d, before at %d, released at %d", b.path(), at, m.seq, b.applied, b.released)
 	}
-	b.applied = at
+	b.applied, b.trouble = at, mFailure{}
 	for _, c := range b.creds {
 		if c.state == mIssued && c.wasInUse && c.issued <= at {
-			c.state = mAdopted
+			c.state, c.failure = mAdopted, mFailure{}
 			m.reached("issued, applied: adopted" + where(c.target))
 		}
 	}
 	for i, c := range b.creds {
 		higher := slices.ContainsFunc(b.creds[i+1:], func(h *mCred) bool { return h.wasInUse && h.issued <= at })
 		if c.replaceable() && higher {
-			c.state = mToRevoke
+			c.state, c.failure = mToRevoke, mFailure{}
 			m.reached("adopted, higher applied: to-revoke" + where(c.target))
 		}
 	}
@@ -493,7 +551,7 @@ func (m *model) acknowledged(b *mBinding, at uint64) {
 func (m *model) leave(b *mBinding, why string) {
 	for _, c := range b.creds {
 		if c.replaceable() {
-			c.state = mToRevoke
+			c.state, c.failure = mToRevoke, mFailure{}
 			m.reached("live: to-revoke, " + why)
 		}
 	}
@@ -505,7 +563,7 @@ func (m *model) ended(a *mAssignment) {
 		m.withdraw(b, "assignment ended")
 		for _, c := range b.creds {
 			if c.live() && c.target.Embedded {
-				c.state = mGone
+				c.state, c.failure, m.last = mGone, mFailure{}, mGone
 				m.reached("live, embedded: gone")
 			}
 		}
@@ -555,7 +613,7 @@ func (m *model) revoke(c *mCred, forced bool) {
 	default:
 		m.fail("%s is revoked, forced %t", c, forced)
 	}
-	c.state = mRevoked
+	c.state, c.failure, m.last = mRevoked, mFailure{}, mRevoked
 }
 
 func (m *model) writeOff(c *mCred, forced bool) {
@@ -574,7 +632,7 @@ func (m *model) writeOff(c *mCred, forced bool) {
 	default:
 		m.fail("%s is written off, forced %t", c, forced)
 	}
-	c.state = mWrittenOff
+	c.state, c.failure, m.last = mWrittenOff, mFailure{}, mWrittenOff
 }
 
 // cutOff ends by force what is not replaced. What is in use is asked for anew,
@@ -674,6 +732,7 @@ func (m *model) markRevocable() {
 type mMember struct {
 	step, turn, who string
 	to              uint64
+	failure         mFailure
 }
 
 // member is the first that fits.
@@ -684,17 +743,20 @@ func (m *model) member(r *mRotation, c *mCred) mMember {
 	case c.over():
 		return mMember{step: "done", turn: "none"}
 	case c.mayRevoke() && m.gone(c.target):
-		return mMember{step: "stranded", turn: "operator", who: "operator"}
+		return mMember{step: "stranded", turn: "operator", who: "operator", failure: c.failure}
 	case c.mayRevoke():
-		return mMember{step: "revoke", turn: "provider", who: m.side(c)}
+		return mMember{step: "revoke", turn: "provider", who: m.side(c), failure: c.failure}
 	case b.open != nil && b.open.target == r.target:
-		return mMember{step: "issue", turn: "provider", who: m.side(b.open), to: b.open.gen}
+		return mMember{step: "issue", turn: "provider", who: m.side(b.open), to: b.open.gen, failure: b.open.failure}
 	case b.open != nil:
-		return mMember{step: "leaving", turn: "provider", who: m.side(b.open), to: b.open.gen}
+		return mMember{step: "leaving", turn: "provider", who: m.side(b.open), to: b.open.gen, failure: b.open.failure}
 	case b.use.gen > c.gen && b.use.state == mIssued:
-		return mMember{step: "adopt", turn: "consumer", who: consumer, to: b.use.gen}
+		return mMember{step: "adopt", turn: "consumer", who: consumer, to: b.use.gen, failure: b.trouble}
 	case b.document:
-		return mMember{step: "adopt", turn: "consumer", who: consumer}
+		return mMember{step: "adopt", turn: "consumer", who: consumer, failure: b.trouble}
+	}
+	if r.state != "open" {
+		return mMember{step: "stuck", turn: "none"} // nobody wants it replaced any more
 	}
 	return mMember{step: "stuck", turn: "operator", who: "operator"}
 }

@@ -113,7 +113,7 @@ func (t *Tx) keep(f FoundSlot, path string) error {
 	if b.Provider == 0 {
 		return refuse(NoProvider, path+" cannot keep what it has", "no provider serves it", "bindery override clear "+path+" --re-resolve")
 	}
-	return t.chooseAndServe(f, t.Provider(b.Provider).Name, path)
+	return t.chooseAndServe(f, t.Provider(b.Provider).ID.String(), path)
 }
 
 // restore brings back what lay under the override.

@@ -357,9 +357,11 @@ func retireRefusal(s *projections.State, r projections.ProviderRef) *Refusal {
 	if len(p.Bindings)+refs+held == 0 && p.Holders.Open == 0 {
 		return nil
 	}
-	out := refuse(ProviderInUse, "provider "+p.Name+" is in use",
-		count(len(p.Bindings), "binding")+" and "+count(refs, "reference")+" lead to it; credentials that log in to it: "+strconv.Itoa(held),
-		"bindery provider drain "+p.Name+" --to OTHER")
+	why := count(len(p.Bindings), "binding") + " and " + count(refs, "reference") + " lead to it"
+	if held > 0 {
+		why += "; credentials that log in to it: " + strconv.Itoa(held)
+	}
+	out := refuse(ProviderInUse, "provider "+p.Name+" is in use", why, "bindery provider drain "+p.Name+" --to OTHER")
 	if o := p.Holders.Open; o != 0 {
 		id := s.Rotation(o).ID
 		out.Candidates = append(out.Candidates, Candidate{Name: id.String(), ID: &id, Why: "a rotation of its holders is open"})

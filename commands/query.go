@@ -197,6 +197,9 @@ func (q ShowAssignment) Answer(s *projections.State, _ time.Time) (any, error) {
 func (q ShowBinding) Answer(s *projections.State, _ time.Time) (any, error) {
 	f, err := Finder{s}.Slot(q.Slot)
 	if err != nil {
+		if r := (Finder{s}).lingering(q.Slot); r != 0 {
+			return s.BindingView(r), nil
+		}
 		return nil, err
 	}
 	if f.Binding != 0 {

@@ -77,7 +77,11 @@ func (q ListCredentials) Answer(s *projections.State, _ time.Time) (any, error) 
 		}
 	}
 	if q.Assignment != "" {
-		if filter.Assignment, err = (Finder{s}).Assignment(q.Assignment); err != nil {
+		r, err := Finder{s}.Assignment(q.Assignment)
+		filter.Assignments = s.EndedAssignments(q.Assignment)
+		if err == nil {
+			filter.Assignments = append(filter.Assignments, r)
+		} else if len(filter.Assignments) == 0 {
 			return nil, err
 		}
 	}

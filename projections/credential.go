@@ -154,7 +154,8 @@ func (s *State) unsettled(r BindingRef) unsettled {
 			}
 		}
 		if p := c.Provider; open && p != 0 && s.Provider(p).State == Retired {
-			u.withdrawn, u.seq, u.since, open = true, s.Provider(p).StateSeq, s.Provider(p).StateTime.UnixMilli(), false
+			u.withdrawn, u.seq, u.since = true, s.Provider(p).StateSeq, s.Provider(p).StateTime.UnixMilli()
+			return u // it was open until then, and nothing is asked of a provider that is retired
 		}
 	}
 	if b.Released || !s.useLive(b) {
@@ -287,7 +288,8 @@ func (s *State) WasAsked(r BindingRef, generation uint64) bool {
 	return false
 }
 
-// next is the lowest generation above c's that its binding used.
+// next is the lowest generation above c's that its binding used: the one that
+// took its place.
 func (s *State) next(c *Credential) *Credential {
 	var out *Credential
 	for ref := s.Binding(c.Binding).newest; ref != 0; ref = s.Credential(ref).older {
@@ -349,6 +351,22 @@ func (s *State) UseSeq(b *Binding) uint64 {
 	seq = max(seq, s.Assignment(b.Assignment).MovedSeq)
 	if p != 0 {
 		seq = max(seq, s.Provider(p).ChangedSeq)
+	}
+	return seq
+}
+
+// ChangedSeq is UseSeq; while there is nothing to run with, the last change of
+// what is decided, of where that answers, or of where the consumer is.
+func (s *State) ChangedSeq(b *Binding) uint64 {
+	if seq := s.UseSeq(b); seq != 0 {
+		return seq
+	}
+	if b.Pending() {
+		return b.Seq
+	}
+	seq := max(b.Seq, s.Assignment(b.Assignment).MovedSeq)
+	if b.Provider != 0 {
+		seq = max(seq, s.Provider(b.Provider).ChangedSeq)
 	}
 	return seq
 }

@@ -125,21 +125,23 @@ func (s *State) credentialWrittenOff(e *events.Event, p *events.CredentialWritte
 	return nil
 }
 
-// die makes a live credential one that logs in no longer, and counts it where
-// the open rotation of its target is about it.
+// die makes a live credential one that logs in no longer, and counts it for
+// every rotation that is about it; those that were aborted go on being told of.
 func (s *State) die(e *events.Event, ref CredentialRef, to CredentialState) {
 	c := s.Credential(ref)
 	h := s.holders(c.target())
-	counts := h.Open != 0 && s.Rotation(h.Open).Has(c)
+	for i := h.after(s, c.Issued); i < len(h.rotations); i++ {
+		if o := s.Rotation(h.rotations[i]); o.Has(c) {
+			set(&s.j, &o.Done, o.Done+1)
+			if o.State == Open {
+				s.finish(h.rotations[i])
+			}
+		}
+	}
 	s.become(ref, to, e.Seq, e.Time.UnixMilli())
 	set(&s.j, &c.Ended, e.Seq)
 	delist(&s.j, &h.Live, &c.pos, func(o CredentialRef) *uint32 { return &s.Credential(o).pos })
 	push(&s.j, &h.dead, ref)
-	if counts {
-		o := s.Rotation(h.Open)
-		set(&s.j, &o.Done, o.Done+1)
-		s.finish(h.Open)
-	}
 }
 
 // finish notes that an open rotation has nothing left to do.

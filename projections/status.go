@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,14 +44,14 @@ func (s *State) Status(now time.Time) StatusView {
 	for _, f := range boundFlags {
 		v.Counts[string(f)] = 0
 	}
-	groups := grouping{}
+	groups := &grouping{lines: map[groupKey][]string{}}
 	for _, i := range s.names[kAssignment].live {
 		s.attend(&v, AssignmentRef(i), groups)
 	}
 	s.attendNodes(&v)
 	s.attendHolders(&v)
 	s.attendRotations(&v, now)
-	v.Attention = append(v.Attention, groups.lines()...)
+	v.Attention = append(v.Attention, s.grouped(groups)...)
 	slices.SortFunc(v.Attention, func(a, b Attention) int {
 		if a.Note != b.Note {
 			if a.Note {
@@ -61,13 +62,13 @@ func (s *State) Status(now time.Time) StatusView {
 		if c := strings.Compare(a.Code, b.Code); c != 0 {
 			return c
 		}
-		return strings.Compare(a.What, b.What)
+		return cmp.Or(strings.Compare(a.What, b.What), strings.Compare(a.Why, b.Why), strings.Compare(a.Fix, b.Fix))
 	})
 	return v
 }
 
 // attend adds what is the matter with one assignment.
-func (s *State) attend(v *StatusView, r AssignmentRef, g grouping) {
+func (s *State) attend(v *StatusView, r AssignmentRef, g *grouping) {
 	a := s.Assignment(r)
 	for b := a.first; b != 0; b = s.Binding(b).next {
 		if !s.Binding(b).Released || s.Lingers(s.Binding(b)) {
@@ -81,7 +82,7 @@ func (s *State) attend(v *StatusView, r AssignmentRef, g grouping) {
 	}
 }
 
-func (s *State) attendBinding(v *StatusView, r BindingRef, g grouping) {
+func (s *State) attendBinding(v *StatusView, r BindingRef, g *grouping) {
 	b := s.Binding(r)
 	if b.Embedded {
 		v.Counts["embedded"]++
@@ -89,19 +90,21 @@ func (s *State) attendBinding(v *StatusView, r BindingRef, g grouping) {
 	if b.Override != 0 {
 		v.Counts["overrides"]++
 	}
-	if _, asked := s.Ask(r); asked && b.use == 0 {
+	if _, asked := s.Ask(r); asked {
 		v.Counts["asked"]++
-		g.add(groupKey{"asked", ""}, s.SlotPath(b))
+		if b.use == 0 {
+			g.add(groupKey{"asked", ""}, s.SlotPath(b))
+		}
 	}
 	for _, f := range s.Flags(r) {
 		switch f {
 		case FlagPending:
 			s.attendPending(v, s.Assignment(b.Assignment), s.Declared(b))
 			continue
-		case FlagOutdated:
-			g.add(groupKey{string(f), s.useView(b).Provider}, s.SlotPath(b))
-		case FlagSwitching:
+		case FlagOutdated, FlagSwitching:
 			g.add(groupKey{string(f), s.TargetName(s.Target(b))}, s.SlotPath(b))
+		case FlagCutOff:
+			g.cutOff = append(g.cutOff, r)
 		default:
 			v.Attention = append(v.Attention, s.attention(r, f))
 		}

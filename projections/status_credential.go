@@ -9,17 +9,30 @@ import (
 
 // A grouping gathers what many bindings have in common into a line each: a page
 // of one sentence hides the others.
-type grouping map[groupKey][]string
+type grouping struct {
+	lines  map[groupKey][]string
+	cutOff []BindingRef
+}
 
 // groupKey is what is the matter, and with whose consumers.
 type groupKey struct{ code, provider string }
 
-func (g grouping) add(k groupKey, path string) { g[k] = append(g[k], path) }
+func (g *grouping) add(k groupKey, path string) { g.lines[k] = append(g.lines[k], path) }
 
-func (g grouping) lines() []Attention {
-	out := make([]Attention, 0, len(g))
-	for k, paths := range g {
+// mostCutOff is how many consumers that are cut off have a line of their own.
+const mostCutOff = 10
+
+func (s *State) grouped(g *grouping) []Attention {
+	var out []Attention
+	for k, paths := range g.lines {
 		out = append(out, k.line(paths))
+	}
+	if n := len(g.cutOff); n > mostCutOff {
+		return append(out, Attention{Code: string(FlagCutOff), What: fmt.Sprintf("%d slots", n),
+			Why: "their credentials in use are revoked or written off", Fix: "bindery binding list --flag cut-off"})
+	}
+	for _, r := range g.cutOff {
+		out = append(out, s.attention(r, FlagCutOff))
 	}
 	return out
 }

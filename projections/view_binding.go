@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ type BindingView struct {
 	Embedded     *EmbeddedView `json:"embedded,omitempty"`
 	Rule         events.Rule   `json:"rule"`
 	Seq          uint64        `json:"seq"`
-	ChangedSeq   uint64        `json:"changed_seq"` // of the last change of Use, 0 before there is any
+	ChangedSeq   uint64        `json:"changed_seq"` // of the last change of Use; before there is any, of what is decided
 	AppliedSeq   uint64        `json:"applied_seq"` // the consumer runs with Use as of here
 	Generation   uint64        `json:"generation"`  // the open ask, or the last one issued; 0 for none
 	SecretRef    string        `json:"secret_ref"`  // of Generation, "" while it is asked
@@ -49,7 +50,7 @@ func (s *State) BindingView(r BindingRef) BindingView {
 	a := s.Assignment(b.Assignment)
 	d := s.Declared(b)
 	v := BindingView{ID: &b.ID, Assignment: a.Name, AssignmentID: a.ID, Slot: s.SlotName(b), Node: s.Node(a.Node).Name,
-		Rule: b.Rule(), Seq: b.Seq, ChangedSeq: s.UseSeq(b), AppliedSeq: b.Applied, Use: s.useView(b), Released: b.Released,
+		Rule: b.Rule(), Seq: b.Seq, ChangedSeq: s.ChangedSeq(b), AppliedSeq: b.Applied, Use: s.useView(b), Released: b.Released,
 		Flags: s.Flags(r)}
 	id := b.ID
 	v.ID = &id
@@ -105,15 +106,12 @@ func (s *State) BindingViews(a *Assignment) []BindingView {
 	if a.Ended {
 		return out
 	}
-	before := len(out)
 	for i := range s.Module(a.Module).Slots {
 		if d := &s.Module(a.Module).Slots[i]; s.BindingOf(a, d.Name) == 0 {
 			out = append(out, s.PendingView(a, d))
 		}
 	}
-	if len(out) > before {
-		slices.SortFunc(out, func(x, y BindingView) int { return strings.Compare(x.Slot, y.Slot) })
-	}
+	slices.SortFunc(out, compareBindings)
 	return out
 }
 
@@ -163,13 +161,27 @@ func (s *State) ListBindings(f BindingFilter) List[BindingView] {
 			assignment(AssignmentRef(i))
 		}
 	}
-	slices.SortFunc(items, func(x, y BindingView) int {
-		if c := strings.Compare(x.Assignment, y.Assignment); c != 0 {
-			return c
-		}
-		return strings.Compare(x.Slot, y.Slot)
-	})
+	slices.SortFunc(items, compareBindings)
 	return list(s, items)
+}
+
+// compareBindings orders by assignment and slot; what serves a slot before what
+// is left of an earlier one of the name.
+func compareBindings(x, y BindingView) int {
+	id := func(v BindingView) string {
+		if v.ID == nil {
+			return ""
+		}
+		return v.ID.String()
+	}
+	released := func(v BindingView) int {
+		if v.Released {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(strings.Compare(x.Assignment, y.Assignment), strings.Compare(x.Slot, y.Slot), released(x)-released(y),
+		strings.Compare(id(x), id(y)))
 }
 
 // AssignmentView is an assignment as readers see it.

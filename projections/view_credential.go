@@ -49,7 +49,7 @@ func (s *State) CredentialView(c *Credential) CredentialView {
 		id := s.Rotation(c.Rotation).ID
 		v.Rotation = &id
 	}
-	if f, ok := s.FailureOf(c.Binding, c.Generation); ok {
+	if f, ok := s.FailureOf(c.Binding, c.Generation); ok && (c.State == Asked || c.State.Live()) {
 		v.Attempts, v.Error = f.Attempts, f.Reason
 	} else if f, ok := s.Trouble(c.Binding); ok && v.InUse {
 		v.Attempts, v.Error = f.Attempts, f.Reason
@@ -84,10 +84,10 @@ func byConsumer(items []CredentialView) []CredentialView {
 // CredentialFilter narrows a list of credentials; the zero one gives every ask
 // that is open and every holder.
 type CredentialFilter struct {
-	Provider   ProviderRef
-	Assignment AssignmentRef
-	State      string
-	All        bool // those that are over, too
+	Provider    ProviderRef
+	Assignments []AssignmentRef // of one name: live and ended ones
+	State       string
+	All         bool // those that are over, too
 }
 
 func (f *CredentialFilter) keeps(c *Credential) bool {
@@ -116,9 +116,11 @@ func (s *State) ListCredentials(f CredentialFilter) List[CredentialView] {
 	}
 	over := f.All || slices.Contains([]string{Withdrawn.String(), Revoked.String(), WrittenOff.String(), Gone.String()}, f.State)
 	switch {
-	case f.Assignment != 0:
-		for r := s.Assignment(f.Assignment).first; r != 0; r = s.Binding(r).next {
-			of(r)
+	case f.Assignments != nil:
+		for _, a := range f.Assignments {
+			for r := s.Assignment(a).first; r != 0; r = s.Binding(r).next {
+				of(r)
+			}
 		}
 	case f.Provider != 0 && !over:
 		for _, ref := range s.Provider(f.Provider).Holders.Live {

@@ -80,8 +80,8 @@ type RotationView struct {
 	ClosedReason string       `json:"closed_reason,omitempty"`
 	Steps        map[Step]int `json:"steps,omitempty"` // how many members are at each
 	Failing      int          `json:"failing"`
-	Members      []Member     `json:"members,omitempty"`
-	At           uint64       `json:"at"` // the sequence this was read at
+	Members      []Member     `json:"members,omitzero"` // absent where they were not asked for
+	At           uint64       `json:"at"`               // the sequence this was read at
 }
 
 // RotationView makes the view of a rotation without its members.
@@ -116,6 +116,9 @@ func (s *State) RotationMembers(r RotationRef, now time.Time) RotationView {
 	v.Steps = map[Step]int{}
 	s.members(o, func(c *Credential) {
 		m := s.member(c)
+		if m.Step == StepStuck && o.State != Open {
+			m.Turn, m.Who, m.Fix = TurnNone, "", "" // nobody wants it replaced any more
+		}
 		m.Overdue = v.Overdue && m.Step != StepDone
 		v.Steps[m.Step]++
 		if m.Attempts > 0 {
@@ -194,7 +197,8 @@ func (s *State) member(c *Credential) Member {
 	case next != nil && s.useLive(b) || s.Lingers(b):
 		since := c.Since()
 		if next != nil {
-			since = next.Since()
+			use := s.Credential(b.use)
+			m.To, since = use.Generation, use.Since()
 		}
 		waits(StepAdopt, TurnConsumer, m.Node, since)
 		fails(s.Trouble(c.Binding))
@@ -216,11 +220,19 @@ func (s *State) providerNode(c *Credential) string {
 
 // unstick is what helps a consumer on that nobody is to give a credential to.
 func (s *State) unstick(b *Binding) string {
-	path := s.SlotPath(b)
-	if b.Provider != 0 && s.Provider(b.Provider).State == Retired {
-		return "bindery binding rebind " + path + " --provider OTHER"
+	path, a, d := s.SlotPath(b), s.Assignment(b.Assignment), s.Declared(b)
+	retired := b.Provider != 0 && s.Provider(b.Provider).State == Retired
+	switch {
+	case !retired:
+		return "bindery credential request " + path + " --reason TEXT"
+	case d == nil:
+		return "bindery assignment resolve " + a.Name + " --prune"
+	case b.Override != 0:
+		return "bindery override set " + path + " --provider OTHER --reason TEXT"
+	case d.Kind == Embeds:
+		return "bindery binding rebind " + path + " --re-resolve"
 	}
-	return "bindery credential request " + path + " --reason TEXT"
+	return "bindery binding rebind " + path + " --provider OTHER"
 }
 
 // RotationFilter narrows a list of rotations; the zero one does not.

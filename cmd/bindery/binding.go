@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +16,7 @@ import (
 
 func (c *cli) bindings() *cobra.Command {
 	return c.group("binding", "  bindery binding list --provider pg-alpha", "What serves each slot",
-		&bindingList{}, &bindingShow{}, &bindingRebind{})
+		&bindingList{}, &bindingShow{}, &bindingRebind{}, &bindingApplied{}, &bindingFailed{}, &bindingWait{})
 }
 
 type bindingView = projections.BindingView
@@ -25,6 +28,8 @@ func target(v bindingView) string {
 	switch {
 	case v.Embedded != nil:
 		return "embedded"
+	case v.Released:
+		return "released"
 	case v.Provider == "":
 		return "pending"
 	}
@@ -33,14 +38,21 @@ func target(v bindingView) string {
 
 func bindingColumns() []column[bindingView] {
 	return []column[bindingView]{
-		plain("SLOT", slotOf),
+		whole(plain("SLOT", slotOf)),
 		plain("NODE", func(v bindingView) string { return v.Node }),
 		plain("PROVISION", func(v bindingView) string { return v.Provision }),
 		painted("PROVIDER", func(p *paper, v bindingView) string { return p.state(target(v)) }),
 		plain("ON", func(v bindingView) string { return v.ProviderNode }),
 		plain("ENDPOINT", func(v bindingView) string { return v.Endpoint }),
 		plain("RULE", func(v bindingView) string { return string(v.Rule) }),
-		painted("FLAGS", func(p *paper, v bindingView) string { return states(p, v.Flags) }),
+		whole(painted("FLAGS", func(p *paper, v bindingView) string { return states(p, v.Flags) })),
+		rarelyWide("RUNS WITH", func(v bindingView) string {
+			if slices.Contains(v.Flags, projections.FlagSwitching) {
+				return inUse(v.Use)
+			}
+			return ""
+		}),
+		rarelyWide("ERROR", func(v bindingView) string { return trouble(v.Error, v.Attempts) }),
 		wide("ID", func(v bindingView) string {
 			if v.ID == nil {
 				return ""
@@ -48,19 +60,41 @@ func bindingColumns() []column[bindingView] {
 			return tail(v.ID.String())
 		}),
 		seqColumn(func(v bindingView) uint64 { return v.Seq }),
-		wide("CHANGED", func(v bindingView) string { return fmt.Sprint(v.ChangedSeq) }),
+		wide("GENERATION", func(v bindingView) string { return number(v.Generation) }),
+		wide("IN USE", func(v bindingView) string { return number(v.Use.Generation) }),
+		wide("CHANGED", func(v bindingView) string { return number(v.ChangedSeq) }),
+		wide("APPLIED", func(v bindingView) string { return number(v.AppliedSeq) }),
 	}
 }
 
-type bindingList struct{ provider, node, assignment string }
+// inUse is what a consumer runs with, for people; "" for nothing yet.
+func inUse(u projections.UseView) string {
+	if u.Embedded {
+		return "embedded"
+	}
+	return u.Provider
+}
+
+// number is a sequence or a generation; 0 is none.
+func number(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+type bindingList struct{ provider, node, assignment, flag string }
 
 func (*bindingList) help() *cobra.Command {
 	return &cobra.Command{
 		Use: "list",
 		Example: `  bindery binding list
-  bindery binding list --provider pg-alpha --node beta`,
+  bindery binding list --provider pg-alpha --node beta
+  bindery binding list --flag outdated`,
 		Short: "List what serves each slot",
-		Long:  "Lists the bindings of all consumers, or of those that are given.",
+		Long: `Lists the bindings of all consumers, or of those that are given. FLAGS says what is the matter:
+outdated is a consumer that has not said that it runs with the last change, switching one that runs with
+another provider than is decided until a credential is issued, cut-off one whose credential is revoked.`,
 	}
 }
 
@@ -71,10 +105,20 @@ func (v *bindingList) flags(f *flags) {
 	f.names("provider", providerNames)
 	f.names("node", nodeNames)
 	f.names("assignment", assignmentNames)
+	f.StringVar(&v.flag, "flag", "", "only those with this `flag`: "+strings.Join(flagNames(), ", "))
+	f.values("flag", flagNames()...)
+}
+
+func flagNames() []string {
+	var out []string
+	for _, f := range projections.AllFlags() {
+		out = append(out, string(f))
+	}
+	return out
 }
 
 func (v *bindingList) run(ctx context.Context, c *cli, _ []string) error {
-	q := commands.ListBindings{Provider: v.provider, Node: v.node, Assignment: v.assignment}
+	q := commands.ListBindings{Provider: v.provider, Node: v.node, Assignment: v.assignment, Flag: v.flag}
 	return printList(ctx, c, q, "no bindings", slotOf, bindingColumns())
 }
 
@@ -84,8 +128,9 @@ func (*bindingShow) help() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show ASSIGNMENT/SLOT",
 		Example: "  bindery binding show wiki/db",
-		Short:   "Show what serves a slot",
-		Long:    "Shows what serves a slot, by which rule and since when. The reasons are in bindery explain.",
+		Short:   "Show what serves a slot, and what its consumer runs with",
+		Long: `Shows what is decided on a slot, by which rule and since when, and below it what its consumer is to
+run with: the two differ until a credential is issued. The reasons are in bindery explain.`,
 	}
 }
 
@@ -93,18 +138,47 @@ func (*bindingShow) flags(f *flags) { f.args(slotNames) }
 
 func (*bindingShow) run(ctx context.Context, c *cli, args []string) error {
 	return printItem(ctx, c, commands.ShowBinding{Slot: args[0]}, slotOf, func(p *paper, v bindingView) {
-		id, seq, changed := "-", "-", "-"
-		if v.ID != nil {
-			id, seq, changed = v.ID.String(), fmt.Sprint(v.Seq), fmt.Sprint(v.ChangedSeq)
+		decidedFields(p, v)
+		if v.ID != nil && (v.Rule != "" || inUse(v.Use) != "") {
+			p.heading("runs with")
+			useFields(p, v)
 		}
-		pairs := []string{"slot", slotOf(v), "id", id, "node", v.Node, "provision", v.Provision, "provider", p.state(target(v)),
-			"provider node", v.ProviderNode, "endpoint", v.Endpoint, "rule", string(v.Rule), "flags", orDash(states(p, v.Flags)),
-			"seq", seq, "changed seq", changed}
-		if e := v.Embedded; e != nil {
-			pairs = append(pairs, "because of", string(e.Because), "version", e.Version, "features", strings.Join(e.Features, ", "))
-		}
-		p.fields(pairs...)
 	})
+}
+
+// decidedFields show what is decided on a slot.
+func decidedFields(p *paper, v bindingView) {
+	id, seq := "-", "-"
+	if v.ID != nil {
+		id, seq = v.ID.String(), fmt.Sprint(v.Seq)
+	}
+	pairs := []string{"slot", slotOf(v), "id", id, "node", v.Node, "provision", v.Provision, "provider", p.state(target(v)),
+		"provider node", v.ProviderNode, "endpoint", v.Endpoint, "rule", string(v.Rule), "flags", orDash(states(p, v.Flags)),
+		"seq", seq}
+	if inUse(v.Use) == "" && !v.Released {
+		pairs = append(pairs, "changed seq", number(v.ChangedSeq)) // there is nothing below that it could be of
+	}
+	if v.Generation != v.Use.Generation {
+		pairs = append(pairs, "asked for", fmt.Sprintf("generation %d", v.Generation))
+	}
+	if e := v.Embedded; e != nil {
+		pairs = append(pairs, "because of", string(e.Because), "version", e.Version, "features", strings.Join(e.Features, ", "))
+	}
+	p.fields(pairs...)
+}
+
+// useFields show what the consumer is to run with, and how far it has taken it
+// up.
+func useFields(p *paper, v bindingView) {
+	u := v.Use
+	if inUse(u) == "" {
+		p.line("nothing yet: its credential is not issued")
+	} else {
+		p.fields("provider", inUse(u), "node", u.Node, "endpoint", u.Endpoint, "version", u.Version,
+			"generation", number(u.Generation), "secret", u.SecretRef, "changed seq", number(v.ChangedSeq),
+			"applied seq", cmp.Or(number(v.AppliedSeq), "never"))
+	}
+	p.fields("error", trouble(v.Error, v.Attempts))
 }
 
 type bindingRebind struct {
@@ -139,4 +213,56 @@ func (v *bindingRebind) flags(f *flags) {
 func (v *bindingRebind) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "binding "+args[0], commands.RebindSlot{Slot: args[0], Provider: v.provider,
 		ReResolve: v.reResolve, ForgetChoice: v.forgetChoice})
+}
+
+type bindingApplied struct {
+	write
+	at uint64
+}
+
+func (*bindingApplied) help() *cobra.Command {
+	return &cobra.Command{
+		Use:     "applied ASSIGNMENT/SLOT",
+		Example: "  bindery binding applied wiki/db --at 42",
+		Short:   "Say that a consumer runs with what the ledger gives it",
+		Long: `The consumer says that it runs with what "binding show" gave it at a sequence (its changed_seq, or any
+later one it was read at). What it ran with before can be revoked then.`,
+	}
+}
+
+func (v *bindingApplied) flags(f *flags) {
+	v.bind(f)
+	f.args(slotNames)
+	f.Uint64Var(&v.at, "at", 0, "the `sequence` at which it was read")
+	f.values("at")
+	f.must("at")
+}
+
+func (v *bindingApplied) run(ctx context.Context, c *cli, args []string) error {
+	return c.change(ctx, &v.write, "binding "+args[0], commands.AcknowledgeBinding{Slot: args[0], At: v.at})
+}
+
+type bindingFailed struct {
+	write
+	attempts uint64
+}
+
+func (*bindingFailed) help() *cobra.Command {
+	return &cobra.Command{
+		Use:     "failed ASSIGNMENT/SLOT",
+		Example: `  bindery binding failed wiki/db --reason "login refused"`,
+		Short:   "Say that a consumer could not take up what the ledger gives it",
+		Long: `The consumer says why it could not take up what it is to run with. It is recorded when the reason
+changes or the number of attempts has doubled, not every time. It needs --reason.`,
+	}
+}
+
+func (v *bindingFailed) flags(f *flags) {
+	v.bind(f)
+	f.args(slotNames)
+	bindAttempts(f, &v.attempts)
+}
+
+func (v *bindingFailed) run(ctx context.Context, c *cli, args []string) error {
+	return c.change(ctx, &v.write, "binding "+args[0], commands.FailBinding{Slot: args[0], Attempts: v.attempts})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -49,6 +50,7 @@ func providerNames() commands.Query   { return commands.ListProviders{} }
 func moduleNames() commands.Query     { return commands.ListModules{} }
 func assignmentNames() commands.Query { return commands.ListAssignments{} }
 func slotNames() commands.Query       { return commands.ListBindings{} }
+func rotationNames() commands.Query   { return commands.ListRotations{} }
 
 // completing is how long a shell may be kept waiting.
 const completing = 500 * time.Millisecond
@@ -87,17 +89,31 @@ func (c *cli) namesOf(ctx context.Context, q commands.Query) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var l struct {
-		Items []struct{ Name, Assignment, Slot string }
-	}
+	var l struct{ Items []listed }
 	if err := json.Unmarshal(data, &l); err != nil {
 		return nil, err
 	}
-	out := make([]string, len(l.Items))
-	for i, item := range l.Items {
-		if out[i] = item.Name; item.Name == "" {
-			out[i] = item.Assignment + "/" + item.Slot
+	var out []string
+	seen := map[string]bool{}
+	for _, item := range l.Items {
+		if name := item.name(); !seen[name] {
+			seen[name], out = true, append(out, name)
 		}
 	}
 	return out, nil
+}
+
+// listed is an item of a list, as far as its name is in it.
+type listed struct{ ID, Name, Assignment, Slot, Provider string }
+
+// name is how the thing is named on the command line: a slot by its assignment,
+// a rotation by the provider it is or was last about.
+func (i listed) name() string {
+	switch {
+	case i.Name != "":
+		return i.Name
+	case i.Assignment != "":
+		return i.Assignment + "/" + i.Slot
+	}
+	return cmp.Or(i.Provider, i.ID)
 }

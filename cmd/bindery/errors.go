@@ -88,14 +88,14 @@ const (
 func (c *cli) pasteable(fix string) string {
 	if more, ok := strings.CutPrefix(fix, fixWith); ok && strings.HasPrefix(more, "--") {
 		flag, value, _ := strings.Cut(more, " ")
-		args := append(without(c.args, flag), flag)
+		args := append(without(shown(c.args), flag), flag)
 		if value != "" {
 			args = append(args, value)
 		}
 		return "bindery " + quoteAll(args)
 	}
 	if flag, ok := strings.CutPrefix(fix, fixWithout); ok && strings.HasPrefix(flag, "--") {
-		return "bindery " + quoteAll(without(c.args, flag))
+		return "bindery " + quoteAll(without(shown(c.args), flag))
 	}
 	if c.globals.store != "" && strings.HasPrefix(fix, "bindery ") && !strings.Contains(fix, "--store") {
 		fix += " --store " + quote(c.globals.store) // else it would go to another store

@@ -51,7 +51,7 @@ func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
 	if v.limit < 0 {
 		return usage("--limit is less than 0", "", "bindery log --help")
 	}
-	q, err := logFrom(v.from, c.program.Clock())
+	q, err := logFrom(v.from, c.program.Clock(), "bindery log --from 2h")
 	if err != nil {
 		return err
 	}
@@ -136,10 +136,11 @@ func (p *paper) agoText(text string) string {
 	return p.ago(t)
 }
 
-// logFrom reads T: RFC 3339, a date, a time ago, seq:N, or an event's id.
-func logFrom(text string, now time.Time) (service.LogQuery, error) {
+// logFrom reads T: RFC 3339, a date, a time ago, seq:N, or an event's id. fix is
+// what to type where it is none of these.
+func logFrom(text string, now time.Time, fix string) (service.LogQuery, error) {
 	bad := func(why string) (service.LogQuery, error) {
-		return service.LogQuery{}, usage(fmt.Sprintf("%q is no point in time", clip(text)), why, "bindery log --from 2h")
+		return service.LogQuery{}, usage(fmt.Sprintf("%q is no point in time", clip(text)), why, fix)
 	}
 	if text == "" {
 		return service.LogQuery{First: 1}, nil

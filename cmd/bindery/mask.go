@@ -31,7 +31,7 @@ func (c *cli) masked(r *commands.Refusal) *commands.Refusal {
 func (c *cli) mask(text string) string {
 	for _, a := range c.args {
 		if events.CheckNoSecret(a) != nil {
-			text = strings.ReplaceAll(text, a, notShown)
+			text = strings.ReplaceAll(strings.ReplaceAll(text, quote(a), notShown), a, notShown)
 		}
 	}
 	return aWord.ReplaceAllStringFunc(text, func(w string) string {
@@ -40,4 +40,24 @@ func (c *cli) mask(text string) string {
 		}
 		return w
 	})
+}
+
+// secretRefFlag takes where a secret lies, and is given the secret itself by
+// mistake.
+const secretRefFlag = "secret-ref"
+
+// shown are the arguments as a fix may repeat them: what is no reference to a
+// secret may be the secret, whatever it looks like.
+func shown(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		ref, joined := strings.CutPrefix(a, "--"+secretRefFlag+"=")
+		switch {
+		case joined && events.CheckSecretRef(ref) != nil:
+			out[i] = "--" + secretRefFlag + "=SCHEME:PATH"
+		case i > 0 && args[i-1] == "--"+secretRefFlag && events.CheckSecretRef(a) != nil:
+			out[i] = "SCHEME:PATH"
+		}
+	}
+	return out
 }

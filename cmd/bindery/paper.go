@@ -52,11 +52,13 @@ func (p *paper) heading(s string) {
 // state paints the word of a state.
 func (p *paper) state(word string) string {
 	switch word {
-	case "active", "created", "eligible", "yes":
+	case "active", "created", "eligible", "yes", "adopted", "completed", "done":
 		return p.paint(green, word)
-	case "cordoned", "pending", "ended", "kept", "changed":
+	case "cordoned", "pending", "ended", "kept", "changed", "asked", "to-revoke", "revocable", "outdated", "switching", "released",
+		"urgent", "aborted":
 		return p.paint(yellow, word)
-	case "retired", "drift", "unsatisfied", "stranded", "node_retired", "needs --rebind", "needs --prune":
+	case "retired", "drift", "unsatisfied", "stranded", "node_retired", "needs --rebind", "needs --prune", "cut-off", "stuck",
+		"overdue", "failing":
 		return p.paint(red, word)
 	}
 	return word
@@ -104,6 +106,14 @@ func tail(id string) string {
 		return id
 	}
 	return "…" + id[len(id)-shown:]
+}
+
+// atSeq is a sequence in a page; 0 is none.
+func atSeq(seq uint64) string {
+	if seq == 0 {
+		return ""
+	}
+	return fmt.Sprintf("sequence %d", seq)
 }
 
 // orDash stands for nothing.

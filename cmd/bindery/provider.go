@@ -17,7 +17,7 @@ func (c *cli) providers() *cobra.Command {
 	return c.group("provider", "  bindery provider register pg-alpha --provision postgres-database --node alpha --endpoint alpha.mesh:5432",
 		"The servers that consumers are bound to",
 		&providerRegister{}, &providerUpdate{}, &providerRename{}, &providerRelocate{}, &providerCordon{}, &providerUncordon{},
-		&providerDrain{}, &providerRetire{}, &providerList{}, &providerShow{})
+		&providerDrain{}, &providerRetire{}, &providerList{}, &providerShow{}, &providerHolders{}, &providerWait{})
 }
 
 type providerRegister struct {
@@ -196,8 +196,8 @@ func (*providerRetire) help() *cobra.Command {
 		Example: `  bindery provider retire pg-alpha
   bindery provider retire pg-alpha --force --reason "its disk is lost"`,
 		Short: "End a provider",
-		Long: `Ends a provider. While bindings, choices, overrides, defaults or modules lead to it this is refused,
-and each is listed. With --force they stay, stranded, and status lists them.`,
+		Long: `Ends a provider. While bindings, choices, overrides, defaults or modules lead to it, or credentials log
+in to it, this is refused, and each is listed. With --force they stay, stranded, and status lists them.`,
 	}
 }
 
@@ -218,7 +218,8 @@ func (*providerList) help() *cobra.Command {
 		Use:     "list",
 		Example: "  bindery provider list -o wide",
 		Short:   "List the providers",
-		Long:    "Lists the live providers, and the retired ones that consumers are stranded on.",
+		Long: `Lists the live providers, and the retired ones that consumers are stranded on. HOLDERS counts the
+credentials that log in; after a switch or in a rotation a consumer has more than one.`,
 	}
 }
 
@@ -235,11 +236,20 @@ func (*providerList) run(ctx context.Context, c *cli, _ []string) error {
 		plain("VERSION", func(v providerView) string { return v.Version }),
 		painted("STATE", func(p *paper, v providerView) string { return p.state(string(v.State)) }),
 		plain("BINDINGS", func(v providerView) string { return strconv.Itoa(v.Bindings) }),
+		plain("HOLDERS", func(v providerView) string { return strconv.Itoa(v.Holders) }),
 		wide("FEATURES", func(v providerView) string { return strings.Join(v.Features, ",") }),
 		wide("SCOPE", func(v providerView) string { return string(v.Scope) }),
 		idColumn(func(v providerView) events.ID { return v.ID }),
 		seqColumn(func(v providerView) uint64 { return v.Seq }),
 	})
+}
+
+// openRotation is the rotation under way, "" for none.
+func openRotation(id *events.ID) string {
+	if id == nil {
+		return ""
+	}
+	return id.String() + " is open"
 }
 
 type providerShow struct{}
@@ -249,7 +259,7 @@ func (*providerShow) help() *cobra.Command {
 		Use:     "show PROVIDER",
 		Example: "  bindery provider show pg-alpha",
 		Short:   "Show a provider and what leads to it",
-		Long:    "Shows a provider, and what retiring it would be refused with now.",
+		Long:    "Shows a provider, the rotation of its holders that is open, and what retiring it would be refused with now.",
 	}
 }
 
@@ -260,7 +270,8 @@ func (*providerShow) run(ctx context.Context, c *cli, args []string) error {
 		func(p *paper, v commands.ProviderShow) {
 			p.fields("name", v.Name, "id", v.ID.String(), "state", p.state(string(v.State)), "provision", v.Provision,
 				"scope", string(v.Scope), "node", v.Node, "endpoint", v.Endpoint, "version", orDash(v.Version),
-				"features", names(v.Features), "bindings", strconv.Itoa(v.Bindings), "seq", fmt.Sprint(v.Seq))
+				"features", names(v.Features), "bindings", strconv.Itoa(v.Bindings), "holders", strconv.Itoa(v.Holders),
+				"rotation", openRotation(v.Rotation), "seq", fmt.Sprint(v.Seq))
 			if v.Retire != nil {
 				p.heading("retiring it would be refused: " + v.Retire.Why)
 				p.indented(candidateRows(v.Retire.Candidates))

@@ -127,8 +127,13 @@ func (b *bar) start() {
 }
 
 func (b *bar) set(s series) {
-	done := b.done(s)
+	b.at(b.done(s), fmt.Sprintf("%s, sequence %d", plural(s.batches, "batch", "batches"), s.result.Seq))
+}
+
+// at shows how much is done; a line says more after it.
+func (b *bar) at(done int, more string) {
 	if b.tracker != nil {
+		b.tracker.UpdateTotal(int64(b.total))
 		b.tracker.SetValue(int64(done))
 		return
 	}
@@ -140,7 +145,7 @@ func (b *bar) set(s series) {
 	if b.total > 0 {
 		of = fmt.Sprintf(" of %d", b.total)
 	}
-	b.ui.note(fmt.Sprintf("%s: %d%s, %s, sequence %d", b.what, done, of, plural(s.batches, "batch", "batches"), s.result.Seq))
+	b.ui.note(fmt.Sprintf("%s: %d%s, %s", b.what, done, of, more))
 }
 
 func (b *bar) stop() {

@@ -140,12 +140,17 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, log *ledger.
 		return err
 	}
 	s.later(func() error { h.Close(); return nil })
-	svc, err := service.Serve(service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: log, Version: serviceVersion})
+	svc, err := service.Serve(service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: log, Clock: c.program.Clock, Version: serviceVersion})
 	if err == nil {
 		s.later(svc.Stop)
 	}
 	return err
 }
+
+// served reports whether others can write while this session is open: whether a
+// server runs that they use as well. A session has an embedded server of its
+// own, and with it the lock on the store.
+func (*session) served() bool { return false }
 
 // close closes everything; the store is free when it returns.
 func (s *session) close() error {

@@ -22,15 +22,17 @@ func (*status) help() *cobra.Command {
   bindery status --check && deploy`,
 		Short: "Show what there is and what wants attention",
 		Long: `Shows how much there is, and everything that is not as somebody asked for: drift, unsatisfied,
-stranded and pending slots, and what is left on retired nodes. With --check the exit code is 3 if
-there is any; an optional slot that is pending counts only with --strict.`,
+stranded, cut-off and pending slots, what is left on retired nodes, rotations that are overdue or stuck.
+With --check the exit code is 3 if there is any. With --strict that takes consumers that are outdated or
+switching, too, and an optional slot that is pending. What is only to be known (a credential that is asked
+for, something that fails and is tried again) comes last and counts with neither.`,
 	}
 }
 
 func (v *status) flags(f *flags) {
 	f.args()
 	f.BoolVar(&v.check, "check", false, "exit with 3 if something wants attention")
-	f.BoolVar(&v.strict, "strict", false, "--check, and optional slots count, too")
+	f.BoolVar(&v.strict, "strict", false, "--check, and outdated, switching and optional slots count, too")
 }
 
 type statusView = projections.StatusView
@@ -58,29 +60,45 @@ func (v *status) run(ctx context.Context, c *cli, _ []string) error {
 	if err := c.ui.print(a); err != nil {
 		return err
 	}
-	if (v.check || v.strict) && slices.ContainsFunc(view.Attention, func(a projections.Attention) bool { return v.strict || !a.Optional }) {
+	if (v.check || v.strict) && slices.ContainsFunc(view.Attention, v.counts) {
 		return differs{}
 	}
 	return nil
 }
 
-// statusCounts are the counts shown, in order; singular and plural.
-var statusCounts = [][3]string{
-	{"nodes", "node", "nodes"}, {"provisions", "provision", "provisions"}, {"providers", "provider", "providers"},
-	{"modules", "module", "modules"}, {"assignments", "assignment", "assignments"}, {"bindings", "binding", "bindings"},
-	{"embedded", "of them embedded", "of them embedded"}, {"pending", "pending", "pending"}, {"overrides", "override", "overrides"},
+// counts reports whether something to attend to makes the check false.
+func (v *status) counts(a projections.Attention) bool { return !a.Note && (v.strict || !a.Optional) }
+
+// A statusCount is a count that is shown, in singular and plural.
+type statusCount struct{ key, one, many string }
+
+// statusCounts are the counts in order, a line each: what there is, and how far
+// the consumers and their credentials are.
+var statusCounts = [][]statusCount{
+	{
+		{"nodes", "node", "nodes"}, {"provisions", "provision", "provisions"}, {"providers", "provider", "providers"},
+		{"modules", "module", "modules"}, {"assignments", "assignment", "assignments"}, {"bindings", "binding", "bindings"},
+		{"embedded", "of them embedded", "of them embedded"}, {"pending", "pending", "pending"}, {"overrides", "override", "overrides"},
+	},
+	{
+		{"switching", "switching", "switching"}, {"outdated", "outdated", "outdated"}, {"cut-off", "cut off", "cut off"},
+		{"holders", "holder", "holders"}, {"asked", "credential asked for", "credentials asked for"},
+		{"rotations", "open rotation", "open rotations"},
+	},
 }
 
 func statusPage(p *paper, v statusView) {
 	p.linef("mesh %s at sequence %d, %s", p.paint(bold, v.Mesh), v.Seq, p.ago(v.Time))
-	var counts []string
-	for _, c := range statusCounts {
-		if n := v.Counts[c[0]]; n > 0 {
-			counts = append(counts, plural(n, c[1], c[2]))
+	for _, line := range statusCounts {
+		var counts []string
+		for _, c := range line {
+			if n := v.Counts[c.key]; n > 0 {
+				counts = append(counts, plural(n, c.one, c.many))
+			}
 		}
-	}
-	if counts != nil {
-		p.line(strings.Join(counts, ", "))
+		if counts != nil {
+			p.line(strings.Join(counts, ", "))
+		}
 	}
 	p.line("")
 	if len(v.Attention) == 0 {
@@ -90,7 +108,7 @@ func statusPage(p *paper, v statusView) {
 	itemTable(p, v.Attention, []column[projections.Attention]{
 		painted("STATE", func(p *paper, a projections.Attention) string { return p.state(a.Code) }),
 		plain("WHAT", func(a projections.Attention) string {
-			if a.Optional {
+			if a.Optional && a.Code == string(projections.FlagPending) {
 				return a.What + " (optional)"
 			}
 			return a.What

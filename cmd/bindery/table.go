@@ -18,6 +18,8 @@ type column[T any] struct {
 	head string
 	cell func(p *paper, v T) string
 	wide bool // only with -o wide
+	rare bool // only where a cell is not empty
+	last bool // shortened only where nothing else can be
 }
 
 // list is the JSON of every list, its items still in JSON.
@@ -75,17 +77,29 @@ func itemTable[T any](p *paper, items []T, columns []column[T]) {
 		return
 	}
 	var heads []string
+	var last []bool
 	rows := make([][]string, len(items))
 	for _, c := range columns {
-		if c.wide && !p.wide {
+		cells, used := cellsOf(p, c, items)
+		if c.wide && !p.wide || c.rare && !used {
 			continue
 		}
-		heads = append(heads, c.head)
-		for i, v := range items {
-			rows[i] = append(rows[i], orDash(c.cell(p, v)))
+		heads, last = append(heads, c.head), append(last, c.last)
+		for i, cell := range cells {
+			rows[i] = append(rows[i], orDash(cell))
 		}
 	}
-	p.table(heads, rows)
+	p.tableOf(heads, rows, last)
+}
+
+// cellsOf are the cells of a column, and whether one of them is not empty.
+func cellsOf[T any](p *paper, c column[T], items []T) (cells []string, used bool) {
+	cells = make([]string, len(items))
+	for i, v := range items {
+		cells[i] = c.cell(p, v)
+		used = used || cells[i] != ""
+	}
+	return cells, used
 }
 
 // showAnswer makes the answer of a show.
@@ -115,6 +129,27 @@ func wide[T any](head string, cell func(T) string) column[T] {
 	return c
 }
 
+// rare is a column of what there seldom is: it is left out where nothing has it.
+func rare[T any](head string, cell func(T) string) column[T] {
+	c := plain(head, cell)
+	c.rare = true
+	return c
+}
+
+// rarelyWide is a rare column that only -o wide shows.
+func rarelyWide[T any](head string, cell func(T) string) column[T] {
+	c := rare(head, cell)
+	c.wide = true
+	return c
+}
+
+// whole makes a column the last to be shortened: what people look for in a row,
+// or copy from it.
+func whole[T any](c column[T]) column[T] {
+	c.last = true
+	return c
+}
+
 // idColumn and seqColumn are in every wide table.
 func idColumn[T any](id func(T) events.ID) column[T] {
 	return wide("ID", func(v T) string { return tail(id(v).String()) })
@@ -128,7 +163,10 @@ func seqColumn[T any](seq func(T) uint64) column[T] {
 const gap = "  "
 
 // table prints aligned columns without borders; heads may be nil.
-func (p *paper) table(heads []string, rows [][]string) {
+func (p *paper) table(heads []string, rows [][]string) { p.tableOf(heads, rows, nil) }
+
+// tableOf is table; last are the columns to be shortened last, none if it is nil.
+func (p *paper) tableOf(heads []string, rows [][]string, last []bool) {
 	if len(rows) == 0 {
 		return
 	}
@@ -149,7 +187,7 @@ func (p *paper) table(heads []string, rows [][]string) {
 		}
 		t.AppendRow(row)
 	}
-	t.SetColumnConfigs(fit(heads, rows, p.width))
+	t.SetColumnConfigs(fit(heads, rows, last, p.width))
 	p.line(t.Render())
 }
 
@@ -159,8 +197,9 @@ func plainStyle() table.Style {
 	return s
 }
 
-// fit bounds the widest columns so that a row fits the width.
-func fit(heads []string, rows [][]string, width int) []table.ColumnConfig {
+// fit bounds the widest columns so that a row fits the width, those of last
+// after the others.
+func fit(heads []string, rows [][]string, last []bool, width int) []table.ColumnConfig {
 	if width <= 0 {
 		return nil
 	}
@@ -173,29 +212,38 @@ func fit(heads []string, rows [][]string, width int) []table.ColumnConfig {
 			widths[i] = max(widths[i], text.LongestLineLen(cell))
 		}
 	}
-	const least = 8
-	total := len(gap) * (len(widths) - 1)
+	over := len(gap) * (len(widths) - 1)
 	for _, w := range widths {
-		total += w
+		over += w
 	}
+	over = narrow(widths, func(i int) bool { return i >= len(last) || !last[i] }, over-width)
+	narrow(widths, func(int) bool { return true }, over)
 	var out []table.ColumnConfig
-	for total > width {
-		widest := 0
-		for i, w := range widths {
-			if w > widths[widest] {
-				widest = i
-			}
-		}
-		if widths[widest] <= least {
-			break
-		}
-		widths[widest]--
-		total--
-	}
 	for i, w := range widths {
 		out = append(out, table.ColumnConfig{Number: i + 1, WidthMax: w, WidthMaxEnforcer: snip})
 	}
 	return out
+}
+
+// leastWidth is what a column keeps however narrow the terminal is.
+const leastWidth = 8
+
+// narrow takes up to n from the widest of some columns, and returns what it could
+// not take.
+func narrow(widths []int, some func(i int) bool, n int) int {
+	for ; n > 0; n-- {
+		widest := -1
+		for i, w := range widths {
+			if some(i) && w > leastWidth && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return n
 }
 
 // snip shortens a cell and shows that it did.

@@ -11,6 +11,7 @@ import (
 
 	"bindery/commands"
 	"bindery/events"
+	"bindery/projections"
 )
 
 func TestUnescapeHTML(t *testing.T) {
@@ -150,5 +151,83 @@ func TestBarIsSilent(t *testing.T) {
 	b.set(series{batches: 2, result: commands.Result{Seq: 9}})
 	if got, want := errs.String(), "draining x: 1 of 3, 2 batches, sequence 9\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What is looked for in a row is shortened last, and a rare column is left out
+// where nothing has it.
+func TestColumns(t *testing.T) {
+	columns := []column[string]{
+		whole(plain("SLOT", func(s string) string { return "a-rather-long-name/db" })),
+		plain("WHY", func(s string) string { return strings.Repeat("x", 40) }),
+		rare("ERROR", func(s string) string { return s }),
+	}
+	p := &paper{ui: &ui{}, width: 40}
+	itemTable(p, []string{""}, columns)
+	if got, want := p.buf.String(), "SLOT                   WHY\na-rather-long-name/db  xxxxxxxxxxxxxxxx…\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	p = &paper{ui: &ui{}}
+	itemTable(p, []string{"", "full"}, columns)
+	if got := p.buf.String(); !strings.Contains(got, "ERROR") || !strings.Contains(got, "  -\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The bar of a rotation takes what room the line leaves, and is full only where
+// all is done.
+func TestRotationProgress(t *testing.T) {
+	r := rotationView{State: "open", Total: 12, Done: 7, Failing: 1, Steps: map[projections.Step]int{"issue": 2, "adopt": 2, "revoke": 1, "done": 7}}
+	line := "7 of 12 done · issue 2 · adopt 2 · revoke 1 · failing 1"
+	for width, want := range map[int]string{
+		0:  "[" + strings.Repeat("#", 17) + strings.Repeat("-", 13) + "] " + line,
+		68: "[#####-----] " + line,
+		60: line,
+	} {
+		if got := (&paper{ui: &ui{}, width: width}).progress(r); got != want {
+			t.Errorf("width %d: got %q, want %q", width, got, want)
+		}
+	}
+	if got := drawn(999, 1000, 10); got != "[#########-]" {
+		t.Errorf("got %s", got)
+	}
+	if got, want := (&paper{ui: &ui{}}).progress(rotationView{State: "completed"}), "there was nothing to replace"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What is only to be known makes no check false.
+func TestNotesDoNotCount(t *testing.T) {
+	for _, tc := range []struct {
+		a             projections.Attention
+		check, strict bool
+	}{
+		{projections.Attention{}, true, true},
+		{projections.Attention{Optional: true}, false, true},
+		{projections.Attention{Note: true}, false, false},
+	} {
+		if got := (&status{check: true}).counts(tc.a); got != tc.check {
+			t.Errorf("%+v: --check: %t", tc.a, got)
+		}
+		if got := (&status{strict: true}).counts(tc.a); got != tc.strict {
+			t.Errorf("%+v: --strict: %t", tc.a, got)
+		}
+	}
+}
+
+// A secret in place of its reference is repeated in no fix, and one within
+// quotes in no message.
+func TestSecretsAreNotRepeated(t *testing.T) {
+	c := &cli{args: []string{"credential", "issued", "wiki/db", "--secret-ref", "hunter2"}}
+	if got, want := c.pasteable("the same command with --timeout 5m"), "bindery credential issued wiki/db --secret-ref SCHEME:PATH --timeout 5m"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	c.args[3] = "--secret-ref=hunter2"
+	if got := c.pasteable("the same command without --timeout"); strings.Contains(got, "=hunter2") {
+		t.Errorf("got %s", got)
+	}
+	c.args = []string{"node", "retire", "alpha", "--reason", "it's the password = hunter2"}
+	if got := c.mask(c.pasteable("the same command with --force")); strings.Contains(got, "hunter2") {
+		t.Errorf("got %s", got)
 	}
 }
