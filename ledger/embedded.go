@@ -35,16 +35,19 @@ type EmbeddedConfig struct {
 	Listen bool
 	Host   string
 	Port   int // -1: any
-	// Adjust, if not nil, may change the server's options before it starts,
-	// for accounts and permissions of a serving process.
+	// Users are who may connect, beside this process itself; nil: whoever
+	// reaches the server, with all rights.
+	Users []User
+	// Adjust, if not nil, may change the server's options before it starts.
 	Adjust func(*server.Options)
 }
 
 // Embedded is a running server in this process. It fsyncs before it
 // acknowledges (SyncAlways).
 type Embedded struct {
-	srv *server.Server
-	log *serverLog
+	srv  *server.Server
+	log  *serverLog
+	self *Key // this process's own, where users log in
 }
 
 // StartEmbedded starts a server on cfg.Dir and returns when it can be used. If
@@ -69,6 +72,15 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		MaxPending:             256 << 20,
 		DisableJetStreamBanner: true,
 	}
+	var self *Key
+	if cfg.Users != nil {
+		key, err := NewKey()
+		if err != nil {
+			return nil, err
+		}
+		self = &key
+		opts.Nkeys = nkeyUsers(append([]User{{Key: key.Public}}, cfg.Users...))
+	}
 	if cfg.Adjust != nil {
 		cfg.Adjust(opts)
 	}
@@ -76,7 +88,7 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", cfg.Dir, err)
 	}
-	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger)}
+	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self}
 	srv.SetLoggerV2(e.log, false, false, false)
 	started := make(chan struct{})
 	go func() {
@@ -105,13 +117,16 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 // Connect opens a connection to the server within the process. What goes wrong
 // on it in the background is logged, unless opts say otherwise.
 func (e *Embedded) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	all := append([]nats.Option{
+	all := []nats.Option{
 		nats.InProcessServer(e.srv),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			e.log.logger.Warn(err.Error(), "from", "nats.go") // by default it goes to standard error
 		}),
-	}, opts...)
-	nc, err := nats.Connect("", all...)
+	}
+	if e.self != nil {
+		all = append(all, e.self.Option())
+	}
+	nc, err := nats.Connect("", append(all, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the embedded server: %w", err)
 	}

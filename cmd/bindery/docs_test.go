@@ -829,6 +829,7 @@ func constants(t *testing.T) (codes []commands.Code, exits map[string]int) {
 var dependencies = map[string]string{
 	"github.com/Masterminds/semver/v3":         "versions and constraints on them (`>=14 <17`)",
 	"github.com/agnivade/levenshtein":          "edit distance, for \"did you mean\"",
+	"github.com/coreos/go-systemd/v22":         "telling systemd that it serves, and that it stops",
 	"github.com/goccy/go-yaml":                 "manifests: an error has a line and a column",
 	"github.com/gofrs/flock":                   "the store's lock: the server keeps nobody out of its directory",
 	"github.com/google/go-cmp":                 "differences in tests",
@@ -836,6 +837,7 @@ var dependencies = map[string]string{
 	"github.com/jedib0t/go-pretty/v6":          "tables, colours, progress",
 	"github.com/nats-io/nats-server/v2":        "the server that is embedded",
 	"github.com/nats-io/nats.go":               "its client: streams, requests, the services API",
+	"github.com/nats-io/nkeys":                 "keys that log in, as NATS has them",
 	"github.com/nats-io/nuid":                  "ids of batches and inboxes, as the client makes them",
 	"github.com/oklog/ulid/v2":                 "ids: sortable, and minted without asking anybody",
 	"github.com/rogpeppe/go-internal":          "scripts that specify the command line",

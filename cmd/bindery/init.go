@@ -74,8 +74,10 @@ func (c *cli) create(ctx context.Context, dir, mesh string, req commands.Request
 	if err := makeStore(dir); err != nil {
 		return r, err
 	}
-	s := &session{}
-	err = s.open(ctx, c, dir, ledger.LockConfig{}, createLog(dir, mesh))
+	s, err := c.openStore(ctx, dir, opening{find: createLog(dir, mesh)})
+	if s == nil {
+		return r, err
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 		defer cancel()

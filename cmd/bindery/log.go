@@ -15,8 +15,9 @@ import (
 )
 
 type logList struct {
-	from  string
-	limit int
+	from   string
+	limit  int
+	follow bool
 }
 
 func (*logList) help() *cobra.Command {
@@ -24,10 +25,12 @@ func (*logList) help() *cobra.Command {
 		Use: "log",
 		Example: `  bindery log
   bindery log --from 2h
-  bindery log --from seq:120 --limit 20 -o jsonl`,
+  bindery log --from seq:120 --limit 20 -o jsonl
+  bindery log --follow`,
 		Short: "List the events",
 		Long: `Lists what happened, in order. --from is an instant in RFC 3339, a date (2026-11-30, in UTC), a time
-ago (2h, 3d), seq:N, or an event's id.`,
+ago (2h, 3d), seq:N, or an event's id. --follow goes on with what happens from now on, or from --from,
+a line an event, until it is stopped: others must be able to write, so that it needs a bindery serve.`,
 	}
 }
 
@@ -35,6 +38,8 @@ func (v *logList) flags(f *flags) {
 	f.args()
 	f.StringVar(&v.from, "from", "", "begin at `T`")
 	f.IntVar(&v.limit, "limit", 0, "at most `N` events; 0: all")
+	f.BoolVar(&v.follow, "follow", false, "go on with the events to come")
+	f.cmd.MarkFlagsMutuallyExclusive("follow", "limit")
 	f.values("from")
 	f.values("limit")
 }
@@ -54,6 +59,9 @@ func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
 	q, err := logFrom(v.from, c.program.Clock(), "bindery log --from 2h")
 	if err != nil {
 		return err
+	}
+	if v.follow {
+		return c.with(ctx, func(s *session) error { return v.followed(ctx, c, s, q) })
 	}
 	var all logAnswer
 	err = c.with(ctx, func(s *session) error { return v.read(ctx, c, s, q, &all) })

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -21,9 +22,20 @@ import (
 // session is an open store: its lock, its server, and the request path on it.
 // What was opened is closed in the reverse order.
 type session struct {
-	client *service.Client
-	mesh   string
-	closes []func() error
+	client   *service.Client
+	mesh     string
+	url      string // where it listens, if it does
+	isServed bool   // by another process
+	closes   []func() error
+}
+
+// opening says how a process of its own opens a store.
+type opening struct {
+	lock      ledger.LockConfig
+	server    ledger.EmbeddedConfig // its Dir is the store's
+	answering *ledger.Key           // of the connection that answers; nil: the process's own
+	logger    *slog.Logger          // nil: nothing is logged
+	find      logOpener
 }
 
 // open opens the store that is there, and never makes one.
@@ -39,11 +51,7 @@ func (c *cli) openWith(ctx context.Context, lock ledger.LockConfig) (*session, e
 	if !isStore(dir) {
 		return nil, missing(dir, "there is no store")
 	}
-	s := &session{}
-	if err := s.open(ctx, c, dir, lock, openLog(dir, c.globals.mesh)); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
+	return c.openStore(ctx, dir, opening{lock: lock, find: openLog(dir, c.globals.mesh)})
 }
 
 // isStore reports whether dir has been a store before: a lock must not be put
@@ -93,21 +101,26 @@ func (s *session) later(f func() error) { s.closes = append(s.closes, f) }
 
 // open opens the parts one on the other; the caller closes what was opened even
 // after an error.
-func (s *session) open(ctx context.Context, c *cli, dir string, wait ledger.LockConfig, opener logOpener) error {
+func (s *session) open(ctx context.Context, c *cli, dir string, by opening) error {
 	// Not the whole command line: a value in it may be somebody's secret.
-	wait.Command = cmp.Or(c.path, "bindery")
-	lock, err := ledger.AcquireLock(ctx, dir, wait)
+	by.lock.Command = cmp.Or(c.path, "bindery")
+	lock, err := ledger.AcquireLock(ctx, dir, by.lock)
 	if err != nil {
 		return storeError(dir, err)
 	}
 	s.later(lock.Unlock)
-	srv, err := ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir})
+	if err := withdrawEndpoint(dir); err != nil { // of one that was killed
+		return storeError(dir, err)
+	}
+	by.server.Dir = dir
+	srv, err := ledger.StartEmbedded(ctx, by.server)
 	if err != nil {
 		return storeError(dir, err)
 	}
 	s.later(func() error { srv.Close(); return nil })
-	conn := func() (*nats.Conn, error) {
-		nc, err := srv.Connect()
+	s.url = srv.URL()
+	conn := func(opts ...nats.Option) (*nats.Conn, error) {
+		nc, err := srv.Connect(opts...)
 		if err == nil {
 			s.later(func() error { nc.Close(); return nil })
 		}
@@ -117,12 +130,18 @@ func (s *session) open(ctx context.Context, c *cli, dir string, wait ledger.Lock
 	if err != nil {
 		return err
 	}
-	log, err := opener(ctx, writer)
+	log, err := by.find(ctx, writer)
 	if err != nil {
 		return err
 	}
 	s.mesh = log.Mesh()
-	if err := s.serve(ctx, c, writer, log); err != nil {
+	answers := writer
+	if by.answering != nil {
+		if answers, err = conn(by.answering.Option()); err != nil {
+			return err
+		}
+	}
+	if err := s.serve(ctx, c, answers, log, by.logger); err != nil {
 		return err
 	}
 	caller, err := conn()
@@ -134,8 +153,8 @@ func (s *session) open(ctx context.Context, c *cli, dir string, wait ledger.Lock
 }
 
 // serve puts the handler and its service behind a connection.
-func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, log *ledger.Log) error {
-	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID})
+func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, log *ledger.Log, logger *slog.Logger) error {
+	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -148,9 +167,8 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, log *ledger.
 }
 
 // served reports whether others can write while this session is open: whether a
-// server runs that they use as well. A session has an embedded server of its
-// own, and with it the lock on the store.
-func (*session) served() bool { return false }
+// bindery serve holds the store.
+func (s *session) served() bool { return s.isServed }
 
 // close closes everything; the store is free when it returns.
 func (s *session) close() error {

@@ -54,12 +54,12 @@ type wait struct {
 	bar    *bar
 }
 
-// wait waits for something on the open store; limited says that --timeout was
-// given.
-func (c *cli) wait(ctx context.Context, s *session, w waited, limited bool) error {
+// wait waits for something that a asks about; served says that others can write
+// meanwhile, limited that --timeout was given.
+func (c *cli) wait(ctx context.Context, a asker, served bool, w waited, limited bool) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	on := wait{asker: bounded{s.client, c.globals.timeout}, served: s.served(), tick: tick.C, bar: &bar{ui: c.ui}}
+	on := wait{asker: a, served: served, tick: tick.C, bar: &bar{ui: c.ui}}
 	if limited {
 		end := time.NewTimer(c.globals.timeout)
 		defer end.Stop()

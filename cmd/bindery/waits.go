@@ -30,9 +30,14 @@ func (v *waiting) bind(f *flags, of lister) {
 func (v *waiting) run(ctx context.Context, c *cli, w waited, q func() commands.Query, show func(data json.RawMessage) (answer, error)) error {
 	var data json.RawMessage
 	err := c.with(ctx, func(s *session) error {
-		err := c.wait(ctx, s, w, v.limited())
-		if err == nil {
-			data, err = bounded{s.client, c.globals.timeout}.Ask(ctx, q())
+		p, err := c.patientWith(s)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		a := bounded{p, c.globals.timeout}
+		if err = c.wait(ctx, a, s.served(), w, v.limited()); err == nil {
+			data, err = a.Ask(ctx, q())
 		}
 		return err
 	})

@@ -81,8 +81,9 @@ type Handler struct {
 	// decision of a group until that is durable or taken back.
 	mu    sync.RWMutex
 	state *projections.State
-	head  uint64 // the stream's last sequence; foreign messages count
-	stale bool   // an outcome is unknown: read the log before deciding
+	head  uint64        // the stream's last sequence; foreign messages count
+	stale bool          // an outcome is unknown: read the log before deciding
+	grown chan struct{} // closed when the state has grown, and replaced
 
 	lastGroup int // owned by the writer
 }
@@ -117,7 +118,8 @@ func Open(ctx context.Context, cfg Config) (*Handler, error) {
 	if cfg.AppendTimeout == 0 {
 		cfg.AppendTimeout = 10 * time.Second
 	}
-	h := &Handler{cfg: cfg, queue: make(chan *call, queueLength), done: make(chan struct{}), state: projections.New()}
+	h := &Handler{cfg: cfg, queue: make(chan *call, queueLength), done: make(chan struct{}), state: projections.New(),
+		grown: make(chan struct{})}
 	if err := h.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -188,6 +190,32 @@ func (h *Handler) View(f func(*projections.State)) {
 	f(h.state)
 }
 
+// Await returns when the ledger has events after seq, or ctx ends: with the last
+// sequence that is durable.
+func (h *Handler) Await(ctx context.Context, seq uint64) (uint64, error) {
+	for {
+		h.mu.RLock()
+		now, grown := h.state.Seq, h.grown
+		h.mu.RUnlock()
+		if now > seq {
+			return now, nil
+		}
+		select {
+		case <-grown:
+		case <-h.done:
+			return now, ErrClosed
+		case <-ctx.Done():
+			return now, ctx.Err()
+		}
+	}
+}
+
+// announce wakes those who await growth. h.mu is held.
+func (h *Handler) announce() {
+	close(h.grown)
+	h.grown = make(chan struct{})
+}
+
 // catchUp folds what the log has beyond the state.
 func (h *Handler) catchUp(ctx context.Context) error {
 	last, err := h.cfg.Log.Last(ctx)
@@ -205,6 +233,9 @@ func (h *Handler) catchUp(ctx context.Context) error {
 				return &ledger.DamageError{Seq: group[0].Seq, Why: "an event does not fit those before it", Err: err}
 			}
 		}
+	}
+	if s.Seq > from.Seq {
+		h.announce()
 	}
 	h.head, h.stale = max(last, s.Seq), false
 	return nil

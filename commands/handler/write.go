@@ -101,6 +101,9 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 	if err == nil {
 		h.state.Commit()
 		h.head = max(h.head, h.state.Seq)
+		if len(groups) > 0 {
+			h.announce()
+		}
 		return decided, rest
 	}
 	return h.failed(decided, rest, stored, err, try)
@@ -243,6 +246,7 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 		h.state.Rollback(decided[settled].mark)
 	}
 	h.state.Commit()
+	h.announce()
 	h.stale = true
 	answered = decided[:settled:settled]
 	pending := append(decided[settled:], rest...)

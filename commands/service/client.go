@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
@@ -29,8 +30,10 @@ type Client struct {
 
 // waiter collects the parts of one answer.
 type waiter struct {
-	parts [][]byte
-	done  chan result
+	subject string
+	data    []byte // what was asked
+	parts   [][]byte
+	done    chan result
 }
 
 type result struct {
@@ -38,7 +41,9 @@ type result struct {
 	err  error
 }
 
-// NewClient asks the service of mesh over nc.
+// NewClient asks the service of mesh over nc. When that is connected again after
+// a break, what was asked and not answered is asked again: a command has one
+// effect however often it comes. When it is closed for good, nobody waits on.
 func NewClient(nc *nats.Conn, mesh string) (*Client, error) {
 	c := &Client{nc: nc, mesh: mesh, inbox: nc.NewInbox(), waiting: map[string]*waiter{}}
 	sub, err := nc.Subscribe(c.inbox+".*", c.deliver)
@@ -46,7 +51,29 @@ func NewClient(nc *nats.Conn, mesh string) (*Client, error) {
 		return nil, fmt.Errorf("listening for answers: %w", err)
 	}
 	c.sub = sub
+	nc.SetReconnectHandler(func(*nats.Conn) { c.again() })
+	nc.SetClosedHandler(func(*nats.Conn) { c.fail(errGone) })
 	return c, nil
+}
+
+// again sends what waits for an answer once more.
+func (c *Client) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for token, w := range c.waiting {
+		w.parts = nil
+		_ = c.nc.PublishRequest(w.subject, c.inbox+"."+token, w.data) // the next break sends it again
+	}
+}
+
+// fail ends every wait.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for token, w := range c.waiting {
+		delete(c.waiting, token)
+		w.done <- result{err: err}
+	}
 }
 
 // Close stops listening for answers.
@@ -54,6 +81,10 @@ func (c *Client) Close() error { return c.sub.Unsubscribe() }
 
 // errLostPart is returned when an answer did not arrive whole.
 var errLostPart = errors.New("a part of the answer is missing")
+
+// errGone is returned when the connection was closed for good after something was
+// asked.
+var errGone = fmt.Errorf("nobody answers any more: %w", nats.ErrConnectionClosed)
 
 // errAnswer is wrapped by the error about an answer that cannot be read.
 var errAnswer = errors.New("the answer cannot be read")
@@ -110,7 +141,7 @@ func (c *Client) request(ctx context.Context, subject string, message any) (json
 	if err != nil {
 		return nil, err
 	}
-	token, w := nuid.Next(), &waiter{done: make(chan result, 1)}
+	token, w := nuid.Next(), &waiter{subject: subject, data: data, done: make(chan result, 1)}
 	c.mu.Lock()
 	c.waiting[token] = w
 	c.mu.Unlock()
@@ -154,7 +185,7 @@ func (c *Client) Do(ctx context.Context, req commands.Request) (commands.Result,
 	data, err := c.request(ctx, CommandSubject(c.mesh), CommandMessage{Verb: req.Command.Verb(), Args: args, ID: req.ID,
 		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq})
 	if err != nil {
-		if errors.Is(err, errLostPart) || errors.Is(err, errAnswer) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		if errors.Is(err, errLostPart) || errors.Is(err, errAnswer) || errors.Is(err, errGone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return commands.Result{}, handler.Unknown(req.ID, err)
 		}
 		return commands.Result{}, AsRefusal(err)
@@ -180,6 +211,38 @@ func (c *Client) Log(ctx context.Context, q LogQuery) (LogPage, error) {
 	}
 	return page, json.Unmarshal(data, &page)
 }
+
+// Follow reads the log from first on and gives page after page to each, as
+// events come, until that or ctx ends it. An interval without events gives an
+// empty page.
+func (c *Client) Follow(ctx context.Context, first uint64, each func(LogPage) error) error {
+	for first = max(first, 1); ; {
+		turn, cancel := context.WithTimeout(ctx, followWait+followSlack)
+		page, err := c.Log(turn, LogQuery{First: first, Wait: int(followWait / time.Millisecond)})
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(page); err != nil {
+			return err
+		}
+		if page.Next != 0 {
+			first = page.Next
+		} else {
+			first = max(first, page.Seq+1)
+		}
+	}
+}
+
+// How long one turn of following waits for events, and how much longer for its
+// answer.
+const (
+	followWait  = 10 * time.Second
+	followSlack = 5 * time.Second
+)
 
 func (c *Client) ask(ctx context.Context, name string, args any) (json.RawMessage, error) {
 	a, err := json.Marshal(args)

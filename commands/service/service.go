@@ -39,13 +39,19 @@ type Config struct {
 // parallelQueries bounds how many queries are answered at once.
 const parallelQueries = 16
 
+// parallelWaits bounds how many queries wait for events at once.
+const parallelWaits = 1024
+
 // Service answers the requests of one mesh until it is stopped.
 type Service struct {
 	cfg     Config
 	micro   micro.Service
 	ctx     context.Context
 	cancel  context.CancelFunc
+	ending  context.Context // ends when the service begins to stop
+	end     context.CancelFunc
 	queries chan struct{} // a place for each query under way
+	waits   chan struct{} // a place for each query that waits for events
 
 	running sync.WaitGroup
 	mu      sync.Mutex // guards stopped, and no Add to running beside its Wait
@@ -68,8 +74,9 @@ func Serve(cfg Config) (*Service, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Service{cfg: cfg, queries: make(chan struct{}, parallelQueries)}
+	s := &Service{cfg: cfg, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ending, s.end = context.WithCancel(s.ctx)
 	svc, err := micro.AddService(cfg.Conn, micro.Config{Name: "bindery", Version: cfg.Version,
 		Description: "binding ledger of mesh " + cfg.Mesh, Metadata: map[string]string{"mesh": cfg.Mesh}})
 	if err != nil {
@@ -89,6 +96,7 @@ func Serve(cfg Config) (*Service, error) {
 // Stop takes no more requests and waits for the answers under way.
 func (s *Service) Stop() error {
 	err := s.micro.Stop()
+	s.end()
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
@@ -133,27 +141,62 @@ func (s *Service) query(req micro.Request) {
 		s.refuse(req, handler.ErrClosed)
 		return
 	}
+	if m.Query == LogQueryName {
+		s.logQuery(req, m.Args)
+		return
+	}
 	s.queries <- struct{}{}
+	go s.answer(req, func() (any, error) { return s.ask(m) })
+}
+
+// answer answers one query under way, and ends it.
+func (s *Service) answer(req micro.Request, ask func() (any, error)) {
+	defer s.running.Done()
+	defer func() { <-s.queries }()
+	result, err := ask()
+	if err != nil {
+		s.refuse(req, err)
+		return
+	}
+	s.respond(req, result)
+}
+
+// logQuery answers a LogQuery, after there is something to tell where it says so.
+func (s *Service) logQuery(req micro.Request, args json.RawMessage) {
+	var q LogQuery
+	if err := strict(args, &q); err != nil {
+		s.running.Done()
+		s.refuse(req, badRequest(err))
+		return
+	}
+	if q.Wait <= 0 {
+		s.queries <- struct{}{}
+		go s.answer(req, func() (any, error) { return s.log(q) })
+		return
+	}
+	select {
+	case s.waits <- struct{}{}:
+	default:
+		s.running.Done()
+		s.refuse(req, fmt.Errorf("%d others wait for events already", parallelWaits))
+		return
+	}
 	go func() {
-		defer s.running.Done()
-		defer func() { <-s.queries }()
-		result, err := s.ask(m)
-		if err != nil {
-			s.refuse(req, err)
+		ctx, cancel := context.WithTimeout(s.ending, min(time.Duration(q.Wait)*time.Millisecond, MaxLogWait))
+		_, err := s.cfg.Handler.Await(ctx, max(q.First, 1)-1)
+		cancel()
+		<-s.waits
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			s.running.Done()
+			s.refuse(req, handler.ErrClosed)
 			return
 		}
-		s.respond(req, result)
+		s.queries <- struct{}{}
+		s.answer(req, func() (any, error) { return s.log(q) })
 	}()
 }
 
 func (s *Service) ask(m QueryMessage) (result any, err error) {
-	if m.Query == LogQueryName {
-		var q LogQuery
-		if err := strict(m.Args, &q); err != nil {
-			return nil, badRequest(err)
-		}
-		return s.log(q)
-	}
 	q, err := commands.ParseQuery(m.Query, m.Args)
 	if err != nil {
 		return nil, err

@@ -161,3 +161,43 @@ func TestForeignIsReported(t *testing.T) {
 		t.Errorf("log: %+v, %v", page, err)
 	}
 }
+
+// A follower sees every event once, in order, as it comes, and a service that
+// stops keeps nobody waiting.
+func TestFollow(t *testing.T) {
+	x := serve(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seqs := make(chan uint64, 100)
+	done := make(chan error, 1)
+	go func() {
+		done <- x.client.Follow(ctx, 1, func(p LogPage) error {
+			for _, i := range p.Items {
+				seqs <- i.Seq
+			}
+			return nil
+		})
+	}()
+	for i := range 20 {
+		if _, err := x.client.Do(t.Context(), newRequest(commands.RegisterNode{Name: fmt.Sprintf("n-%d", i)})); err != nil {
+			t.Fatal(err)
+		}
+		if i%7 == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	for want := uint64(1); want <= 21; want++ {
+		select {
+		case got := <-seqs:
+			if got != want {
+				t.Fatalf("got %d, want %d", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d did not come", want)
+		}
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}

@@ -10,6 +10,7 @@ package service
 
 import (
 	"encoding/json"
+	"time"
 
 	"bindery/commands"
 	"bindery/events"
@@ -58,10 +59,16 @@ type LogQuery struct {
 	Time string `json:"time,omitempty"`
 	// Event, an event's id, asks from that event on.
 	Event string `json:"event,omitempty"`
+	// Wait, in milliseconds, asks to answer only when there are events from First
+	// on, or that time is over; at most MaxLogWait.
+	Wait int `json:"wait,omitempty"`
 }
 
 // LogQueryName is the name of LogQuery.
 const LogQueryName = "log"
+
+// MaxLogWait is how long a LogQuery may wait for events.
+const MaxLogWait = 30 * time.Second
 
 // MaxLogPage is the greatest number of events in one answer to a LogQuery.
 const MaxLogPage = 1000
