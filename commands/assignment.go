@@ -275,7 +275,15 @@ func (t *Tx) serve(f FoundSlot, o outcome) error {
 		return nil
 	}
 	t.warn("%s/%s leaves %s; its data does not move by itself", a.Name, f.Name, t.leaving(b))
-	return t.emit(b.ID, &events.BindingRebound{Assignment: a.ID, Slot: f.Name, From: from, To: to, Rule: o.rule, Basis: o.basis})
+	if err := t.emit(b.ID, &events.BindingRebound{Assignment: a.ID, Slot: f.Name, From: from, To: to, Rule: o.rule, Basis: o.basis}); err != nil {
+		return err
+	}
+	if use := t.InUse(b); use != 0 && t.Credential(use).State.Live() {
+		if ask, ok := t.Ask(f.Binding); ok {
+			t.warn("%s/%s runs with generation %d until generation %d is issued", a.Name, f.Name, t.Credential(use).Generation, ask.Generation)
+		}
+	}
+	return nil
 }
 
 // leaving is what a binding is about to leave, for people.
@@ -319,7 +327,26 @@ func (c EndAssignment) Decide(t *Tx) error {
 			return err
 		}
 	}
-	return t.emit(a.ID, &events.AssignmentEnded{})
+	if err := t.emit(a.ID, &events.AssignmentEnded{}); err != nil {
+		return err
+	}
+	if n := t.liveCredentials(a); n > 0 {
+		t.warn("%s live until the providers revoke them: bindery credential list --assignment %s", stays(n, "credential"), a.Name)
+	}
+	return nil
+}
+
+// liveCredentials counts those that an assignment's consumers can log in with.
+func (t *Tx) liveCredentials(a *projections.Assignment) int {
+	n := 0
+	for _, b := range t.EveryBinding(a) {
+		for _, c := range t.Credentials(b) {
+			if c.State.Live() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // release ends a binding, and first the override that stands on it.

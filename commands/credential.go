@@ -57,6 +57,9 @@ type WriteOffCredentials struct {
 	Generation uint64 `json:"generation,omitempty"`
 	Provider   string `json:"provider,omitempty"`
 	Force      bool   `json:"force,omitempty"`
+	// Series is the id of the series' first command, in those that follow it: they
+	// go on with what was issued before that, and with nothing newer.
+	Series events.ID `json:"series,omitzero"`
 }
 
 // Verb implements Command.
@@ -82,11 +85,11 @@ func (WriteOffCredentials) Verb() string { return "credential.write-off" }
 
 // Decide implements Command.
 func (c AcknowledgeBinding) Decide(t *Tx) error {
-	r, err := t.bindingToApply(c.Slot)
+	all, err := t.bindingsToApply(c.Slot)
 	if err != nil {
 		return err
 	}
-	b := t.Binding(r)
+	b := t.Binding(all[0])
 	path := t.SlotPath(b)
 	switch {
 	case c.At == 0:
@@ -98,41 +101,58 @@ func (c AcknowledgeBinding) Decide(t *Tx) error {
 	case c.At < b.Applied:
 		return refuse(AtRegressed, fmt.Sprintf("%s cannot go back to sequence %d", path, c.At),
 			fmt.Sprintf("it was acknowledged at %d already", b.Applied), "bindery binding show "+path)
-	case c.At == b.Applied:
-		return nil
 	}
-	if last := t.UseSeq(b); c.At < last {
-		t.warn("%s is outdated still: what it is to run with changed at sequence %d", path, last)
+	for _, r := range all {
+		b := t.Binding(r)
+		_, failed := t.Trouble(r)
+		// Said again it is news only after a failure; what is left of an earlier
+		// binding of the name hears of it when it is about its release.
+		if c.At == b.Applied && !failed || c.At < b.Applied || b.Released && c.At < b.Seq && r != all[0] {
+			continue
+		}
+		if last := t.UseSeq(b); c.At < last {
+			t.warn("%s is outdated still: what it is to run with changed at sequence %d", path, last)
+		}
+		if err := t.emit(b.ID, &events.BindingApplied{At: c.At}); err != nil {
+			return err
+		}
 	}
-	return t.emit(b.ID, &events.BindingApplied{At: c.At})
+	return nil
 }
 
 // Decide implements Command.
 func (c FailBinding) Decide(t *Tx) error {
-	r, err := t.bindingToApply(c.Slot)
+	all, err := t.bindingsToApply(c.Slot)
 	if err != nil {
 		return err
 	}
-	b := t.Binding(r)
+	b := t.Binding(all[0])
 	if err := t.needReason("a failure"); err != nil {
 		return err
 	}
-	before, _ := t.Trouble(r)
-	n, news := t.failed(before, c.Attempts)
-	if !news {
-		return nil
+	before, _ := t.Trouble(all[0])
+	n, news, err := t.failed(before, c.Attempts)
+	if err != nil || !news {
+		return err
 	}
 	return t.emit(b.ID, &events.BindingFailed{Attempts: n})
 }
 
 // failed counts a failure. It is news when its reason is another one, or its
 // count has doubled: an agent that tries every minute fills no log.
-func (t *Tx) failed(before projections.Failure, attempts uint64) (n uint64, news bool) {
-	if n = attempts; n == 0 {
-		n = before.Attempts + 1
+func (t *Tx) failed(before projections.Failure, attempts uint64) (n uint64, news bool, err error) {
+	if attempts > maxAttempts {
+		return 0, false, refuse(Usage, fmt.Sprintf("%d attempts are too many to be true", attempts),
+			fmt.Sprintf("at most %d are counted", maxAttempts), "")
 	}
-	return n, before.Attempts == 0 || before.Reason != t.Reason || n >= 2*before.Attempts
+	if n = attempts; n == 0 {
+		n = min(before.Attempts+1, maxAttempts)
+	}
+	return n, before.Attempts == 0 || before.Reason != t.Reason || n >= 2*before.Attempts, nil
 }
+
+// maxAttempts bounds what is counted: once a second for thirty years.
+const maxAttempts = 1_000_000_000
 
 // Decide implements Command.
 func (c RequestCredential) Decide(t *Tx) error {
@@ -224,9 +244,9 @@ func (c FailCredential) Decide(t *Tx) error {
 		return nil
 	}
 	before, _ := t.FailureOf(held.Binding, c.Generation)
-	n, news := t.failed(before, c.Attempts)
-	if !news {
-		return nil
+	n, news, err := t.failed(before, c.Attempts)
+	if err != nil || !news {
+		return err
 	}
 	return t.emit(t.idOf(held), &events.CredentialFailed{Generation: c.Generation, Attempts: n})
 }
@@ -253,7 +273,7 @@ func (c RevokeCredential) Decide(t *Tx) error {
 	}
 	cut, err := t.cutOff(held)
 	if cut {
-		t.warn("%s is cut off until another credential is issued", t.SlotPath(t.Binding(held.Binding)))
+		t.warnCutOff(held)
 	}
 	return err
 }
@@ -263,18 +283,32 @@ func (t *Tx) notAdopted(c *projections.Credential, what string) error {
 	b := t.Binding(c.Binding)
 	path := t.SlotPath(b)
 	r := refuse(NotAdopted, what+" cannot be revoked", "its consumer has not said that it runs with a later one",
-		"bindery binding applied "+path+" --at SEQ")
-	if use := t.InUse(b); t.Credential(use) == c {
+		"bindery binding show "+path)
+	retired := c.Provider != 0 && t.Provider(c.Provider).State == projections.Retired
+	if use := t.InUse(b); t.Credential(use) == c && !b.Released {
 		r.Why = "it is what the consumer runs with"
 		if ask, ok := t.Ask(c.Binding); ok {
 			r.Why += fmt.Sprintf("; generation %d is asked for and not issued yet", ask.Generation)
 			r.Fix = "bindery credential list --assignment " + t.Assignment(b.Assignment).Name
+		} else if retired {
+			r.Why += ", at a provider that is retired"
+			r.Fix = "bindery binding rebind " + path + " --provider OTHER"
 		} else {
 			r.Fix = "bindery rotation start --binding " + path
 		}
 	}
 	r.Candidates = append(r.Candidates, Candidate{Name: strconv.FormatUint(c.Generation, 10), Why: "cuts the consumer off where it runs with it", Flag: "--force --reason TEXT"})
 	return r
+}
+
+// warnCutOff says that a consumer is cut off, and for how long.
+func (t *Tx) warnCutOff(c *projections.Credential) {
+	path := t.SlotPath(t.Binding(c.Binding))
+	if _, asked := t.Ask(c.Binding); asked {
+		t.warn("%s is cut off until another credential is issued", path)
+		return
+	}
+	t.warn("%s is cut off, and no other credential is asked for: bindery explain %s", path, path)
 }
 
 // cutOff asks for a credential in place of one that is gone, where the consumer
@@ -341,9 +375,9 @@ func (t *Tx) writeOff(all []*projections.Credential) error {
 	}
 	switch {
 	case cut == 1 && len(all) == 1:
-		t.warn("%s is cut off until another credential is issued", t.SlotPath(t.Binding(all[0].Binding)))
+		t.warnCutOff(all[0])
 	case cut > 0:
-		t.warn("consumers that are cut off until another credential is issued: %d", cut)
+		t.warn("consumers that are cut off now: %d", cut)
 	}
 	return nil
 }
@@ -359,10 +393,18 @@ func (c WriteOffCredentials) all(t *Tx) error {
 		return err
 	}
 	p := t.Provider(r)
+	began := t.Seq + 1
+	if !c.Series.IsZero() {
+		first, ok := t.Remembered(c.Series)
+		if !ok {
+			return nil // it wrote nothing off, so that nothing is left of it
+		}
+		began = first.First
+	}
 	var all []*projections.Credential
 	for _, ref := range p.Holders.Live {
 		held := t.Credential(ref)
-		if !c.Force && !t.mayWriteOff(held) {
+		if held.Issued > began || !c.Force && !t.mayWriteOff(held) {
 			continue
 		}
 		if (len(all)+1)*perCredential+1 > t.limit { // one for the end of a rotation

@@ -20,10 +20,18 @@ func (f Finder) HeldBinding(text string, generation uint64) (projections.Binding
 	if err != nil {
 		return 0, err
 	}
+	var asked []projections.BindingRef
 	for _, r := range all {
 		if f.WasAsked(r, generation) {
-			return r, nil
+			asked = append(asked, r)
 		}
+	}
+	switch len(asked) {
+	case 0:
+	case 1:
+		return asked[0], nil
+	default:
+		return 0, f.ambiguous(text, generation, asked)
 	}
 	refusal := refuse(GenerationUnknown, fmt.Sprintf("generation %d was never asked of %s", generation, clip(text)),
 		"a generation is the sequence of the event that asked for it", "bindery credential list")
@@ -40,6 +48,27 @@ func (f Finder) HeldBinding(text string, generation uint64) (projections.Binding
 		}
 	}
 	return 0, refusal
+}
+
+// ambiguous refuses a name that several bindings bear or bore, which one rotation
+// asked for a credential each.
+func (f Finder) ambiguous(text string, generation uint64, asked []projections.BindingRef) error {
+	r := refuse(AmbiguousSlot, fmt.Sprintf("generation %d of %s is of %d bindings", generation, clip(text), len(asked)),
+		"assignments bore the name one after the other; each binding has an id", "")
+	for _, b := range asked {
+		id, what := f.Binding(b).ID, "the present one"
+		if f.Binding(b).Released {
+			what = fmt.Sprintf("released at sequence %d", f.Binding(b).Seq)
+		}
+		for _, c := range f.Credentials(b) {
+			if c.Generation == generation {
+				what += ", " + c.State.String()
+			}
+		}
+		r.Candidates = append(r.Candidates, Candidate{Name: id.String(), ID: &id, Why: what})
+	}
+	r.Fix = "the same command with the id of one of them in place of " + text
+	return r
 }
 
 // everyBinding finds all bindings that assignment/slot means or meant, the
@@ -90,50 +119,88 @@ func (f Finder) lingering(text string) projections.BindingRef {
 	return 0
 }
 
-// bindingToApply finds the binding a consumer speaks of: the live one, or one
-// whose slot was pruned and that still has a document.
-func (t *Tx) bindingToApply(text string) (projections.BindingRef, error) {
+// bindingsToApply finds the bindings a consumer speaks of: what serves the slot,
+// and what is left of those of its name that were pruned and still have a
+// document. At least one, or an error.
+func (t *Tx) bindingsToApply(text string) ([]projections.BindingRef, error) {
 	all, err := Finder{t.State}.everyBinding(text)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	b := t.Binding(all[0])
+	var out []projections.BindingRef
+	last := t.Binding(all[0])
 	for _, r := range all {
-		if o := t.Binding(r); !o.Released || t.Lingers(o) {
-			b = o
-			if o.Released || !o.Pending() {
-				return r, nil
-			}
-			break
+		switch b := t.Binding(r); {
+		case t.Lingers(b):
+			out = append(out, r)
+		case !b.Released && !b.Pending():
+			out = append([]projections.BindingRef{r}, out...)
+		case !b.Released:
+			last = b
 		}
 	}
+	if out != nil {
+		return out, nil
+	}
+	return nil, t.nothingToApply(text, last)
+}
+
+// nothingToApply says why a consumer has nothing to run with.
+func (t *Tx) nothingToApply(text string, b *projections.Binding) error {
 	a := t.Assignment(b.Assignment)
 	switch {
 	case a.Ended:
-		return 0, refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("assignment %s ended at sequence %d", a.Name, a.Seq), "bindery assignment list")
+		return refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("assignment %s ended at sequence %d", a.Name, a.Seq), "bindery assignment list")
 	case b.Released:
-		return 0, refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("its slot was pruned at sequence %d", b.Seq), "bindery assignment show "+a.Name)
+		return refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("its slot was pruned at sequence %d", b.Seq), "bindery assignment show "+a.Name)
 	}
-	return 0, refuse(BindingNotFound, "nothing serves "+clip(text)+" yet", "there is nothing to run with", "bindery assignment resolve "+a.Name)
+	return refuse(BindingNotFound, "nothing serves "+clip(text)+" yet", "there is nothing to run with", "bindery assignment resolve "+a.Name)
 }
 
-// Rotation finds a rotation by id, or by the provider whose holders it is or was
-// last about.
+// Rotation finds a rotation by id; by a provider (name or id), the last one of
+// its holders; by assignment/slot, the last one of its instance or about it alone.
 func (f Finder) Rotation(text string) (projections.RotationRef, error) {
-	p := f.ProviderNamed(text)
-	if gone := f.RetiredProviders(text); p == 0 && len(gone) > 0 {
-		p = gone[0]
+	if id, err := events.ParseID(text); err == nil {
+		if i := f.ByID(events.EntityRotation, id); i != 0 {
+			return projections.RotationRef(i), nil
+		}
 	}
-	if p != 0 {
+	if strings.Contains(text, "/") {
+		return f.rotationOfSlot(text)
+	}
+	p, err := f.Provider(text)
+	if gone := f.RetiredProviders(text); err != nil && len(gone) > 0 {
+		p, err = gone[0], nil
+	}
+	if err == nil {
 		if all := f.Rotations(p); len(all) > 0 {
 			return all[len(all)-1], nil
 		}
-		return 0, refuse(RotationNotFound, "the holders of "+text+" were never rotated", "", "bindery rotation start --provider "+text)
+		return 0, refuse(RotationNotFound, "the holders of "+f.State.Provider(p).Name+" were never rotated", "", "bindery rotation list")
 	}
-	if !looksLikeID(text) {
-		return 0, refuse(RotationNotFound, fmt.Sprintf("no rotation is called %q", clip(text)),
-			"a rotation is named by its id, or by the provider whose holders it is about", "bindery rotation list")
+	if looksLikeID(text) {
+		i, err := f.byID(refKind{events.EntityRotation, RotationNotFound}, text)
+		return projections.RotationRef(i), err
 	}
-	i, err := f.byID(refKind{events.EntityRotation, RotationNotFound}, text)
-	return projections.RotationRef(i), err
+	r := refuse(RotationNotFound, fmt.Sprintf("no rotation is called %q", clip(text)),
+		"a rotation is named by its id, by the provider whose holders it is about, or by a slot", "bindery rotation list")
+	if b := f.FormerBearer(events.EntityProvider, text); b.Name != "" {
+		r.Why = "the provider that bore this name is called " + b.Name + " now"
+		id := b.ID
+		r.Candidates = append(r.Candidates, Candidate{Name: b.Name, ID: &id, Why: "bore the name before"})
+	}
+	return 0, r
+}
+
+func (f Finder) rotationOfSlot(text string) (projections.RotationRef, error) {
+	all, err := f.everyBinding(text)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range all {
+		if o := f.RotationOf(r); o != 0 {
+			return o, nil
+		}
+	}
+	return 0, refuse(RotationNotFound, "no rotation was about "+clip(text)+" alone", "one of all holders is named by its provider", "bindery rotation list")
 }

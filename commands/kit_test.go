@@ -27,7 +27,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, s: projections.New(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
-	w.must(CreateMesh{"home"})
+	w.must(CreateMesh{Name: "home"})
 	return w
 }
 

@@ -150,6 +150,7 @@ func (f Finder) slotByID(text string) (FoundSlot, error) {
 }
 
 func (f Finder) byID(k refKind, text string) (uint32, error) {
+	text = strings.TrimPrefix(text, "…") // as a table shows the tail of an id
 	if id, err := events.ParseID(text); err == nil {
 		if i := f.ByID(k.entity, id); i != 0 {
 			return i, nil
@@ -182,6 +183,7 @@ func (f Finder) names(k refKind) []string {
 
 // looksLikeID is true of upper-case base32: names are lower case.
 func looksLikeID(s string) bool {
+	s = strings.TrimPrefix(s, "…")
 	if len(s) < projections.MinPartialID || len(s) > events.IDLen {
 		return false
 	}
@@ -210,6 +212,9 @@ func (f Finder) notFound(k refKind, text string, names []string) error {
 			r.Why = "the provider of that name is retired; its id still finds it"
 			for _, p := range gone {
 				id := f.State.Provider(p).ID
+				if r.Fix == fix {
+					r.Fix = "bindery provider show " + id.String()
+				}
 				r.Candidates = append(r.Candidates, Candidate{Name: text, ID: &id, Why: fmt.Sprintf("retired at sequence %d", f.State.Provider(p).StateSeq), Flag: id.String()})
 			}
 			return r
@@ -221,6 +226,7 @@ func (f Finder) notFound(k refKind, text string, names []string) error {
 		for _, n := range near {
 			r.Candidates = append(r.Candidates, Candidate{Name: n, Why: "a similar name"})
 		}
+	case names == nil: // by id: who bears what name does not matter
 	case len(names) == 0:
 		r.Why = "the mesh has none"
 	default:

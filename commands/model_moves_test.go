@@ -244,6 +244,8 @@ func (p *player) wantAcknowledged(b *mBinding, at uint64) Code {
 		return say("beyond the head", AtBeyondHead)
 	case at < b.applied:
 		return say("lower than before", AtRegressed)
+	case at == b.applied && b.trouble.attempts > 0:
+		return say("twice, after a failure", writes)
 	case at == b.applied:
 		return say("twice", changes0)
 	case b.use != nil && at < b.use.issued:

@@ -1,7 +1,10 @@
 package commands
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"bindery/events"
@@ -11,6 +14,10 @@ import (
 // CreateMesh begins a ledger.
 type CreateMesh struct {
 	Name string `json:"name"`
+	// Operator and NKey grant the first operator, where others than this process
+	// will reach the ledger.
+	Operator string `json:"operator,omitempty"`
+	NKey     string `json:"nkey,omitempty"`
 }
 
 // RegisterNode adds a machine.
@@ -50,7 +57,10 @@ func (c CreateMesh) Decide(t *Tx) error {
 	if !t.Mesh.ID.IsZero() {
 		return refuse(NameTaken, "the ledger of mesh "+t.Mesh.Name+" exists already", "its id is "+t.Mesh.ID.String(), "bindery status")
 	}
-	return t.emit(t.NewID(), &events.MeshCreated{Name: c.Name})
+	if err := t.emit(t.NewID(), &events.MeshCreated{Name: c.Name}); err != nil || c.Operator == "" && c.NKey == "" {
+		return err
+	}
+	return GrantAccess{Name: c.Operator, Role: events.RoleOperator, NKey: c.NKey}.Decide(t)
 }
 
 // Decide implements Command.
@@ -114,6 +124,7 @@ func (c RetireNode) Decide(t *Tx) error {
 		}
 		for _, p := range t.ProviderNames(n.Providers) {
 			refusal.Candidates = append(refusal.Candidates, t.fromElsewhere(r, p)...)
+			refusal.Candidates = append(refusal.Candidates, t.holdersFirst(r, p)...)
 			refusal.Candidates = append(refusal.Candidates, Candidate{Name: p, Why: "a provider there", Flag: "bindery provider retire " + p})
 		}
 		refusal.Fix = refusal.Candidates[0].Flag
@@ -160,6 +171,31 @@ func (t *Tx) fromElsewhere(node projections.NodeRef, provider string) []Candidat
 	for _, n := range nodes {
 		out = append(out, Candidate{Name: v.Name, Why: "the default on " + n + " is " + provider, Flag: clear + " --node " + n})
 	}
+	return out
+}
+
+// holdersFirst is what must be done about the holders of a provider before it can
+// be retired: those of consumers on the node are to be revoked when these have
+// ended; others must first be given another credential.
+func (t *Tx) holdersFirst(node projections.NodeRef, provider string) []Candidate {
+	live := t.Provider(t.ProviderNamed(provider)).Holders.Live
+	look := []Candidate{{Name: provider, Why: "credentials that log in to it: " + strconv.Itoa(len(live)) + "; revoked each before it is retired",
+		Flag: "bindery provider holders " + provider}}
+	if len(live) == 0 {
+		return nil
+	}
+	var out []Candidate
+	for _, ref := range live {
+		c := t.Credential(ref)
+		b := t.Binding(c.Binding)
+		if a := t.Assignment(b.Assignment); !a.Ended && a.Node != node || len(live) > MaxCandidates {
+			return look
+		}
+		path := t.SlotPath(b)
+		out = append(out, Candidate{Name: path, Why: fmt.Sprintf("its generation %d logs in to %s", c.Generation, provider),
+			Flag: fmt.Sprintf("bindery credential revoked %s --generation %d", path, c.Generation)})
+	}
+	slices.SortFunc(out, func(a, b Candidate) int { return strings.Compare(a.Flag, b.Flag) })
 	return out
 }
 

@@ -79,7 +79,13 @@ const (
 	AtBeyondHead        Code = "at_beyond_head"
 	AtRegressed         Code = "at_regressed"
 	NeedsServe          Code = "needs_serve"
+	AmbiguousSlot       Code = "ambiguous_slot"
 	StillPending        Code = "still_pending"
+	NotPermitted        Code = "not_permitted"
+	AccessNotFound      Code = "access_not_found"
+	NKeyInvalid         Code = "nkey_invalid"
+	NKeyTaken           Code = "nkey_taken"
+	LastOperator        Code = "last_operator"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
 	Internal            Code = "internal"
@@ -104,12 +110,13 @@ const (
 var exitCodes = map[Code]int{
 	NameInvalid: ExitUsage, NameReserved: ExitUsage, EndpointInvalid: ExitUsage, VersionInvalid: ExitUsage,
 	FeatureInvalid: ExitUsage, SecretInLedger: ExitUsage, ManifestInvalid: ExitUsage, Usage: ExitUsage,
-	TooLarge: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, ManifestUnreadable: ExitUsage,
+	TooLarge: ExitUsage, NKeyInvalid: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, ManifestUnreadable: ExitUsage,
 
 	NodeNotFound: ExitNotFound, ProvisionNotFound: ExitNotFound, ProviderNotFound: ExitNotFound,
 	ModuleNotFound: ExitNotFound, AssignmentNotFound: ExitNotFound, BindingNotFound: ExitNotFound,
 	OverrideNotFound: ExitNotFound, DefaultNotFound: ExitNotFound, EventNotFound: ExitNotFound,
 	SlotNotDeclared: ExitNotFound, LedgerMissing: ExitNotFound, RotationNotFound: ExitNotFound, GenerationUnknown: ExitNotFound,
+	AccessNotFound: ExitNotFound,
 
 	CommandIDReused: ExitConflict, CommandIDExpired: ExitConflict, LedgerMoved: ExitConflict,
 
@@ -162,6 +169,9 @@ const MaxCandidates = 100
 
 // of adds the things that stand in the way, by name, sorted.
 func (r *Refusal) of(label string, names []string) *Refusal {
+	if len(r.Candidates) > MaxCandidates {
+		return r // cut already
+	}
 	names = slices.Clone(names)
 	slices.Sort(names)
 	for i, n := range names {

@@ -63,6 +63,8 @@ func init() {
 	register[StartRotation]()
 	register[UrgeRotation]()
 	register[AbortRotation]()
+	register[GrantAccess]()
+	register[RevokeAccess]()
 
 	registerQuery[ListNodes]()
 	registerQuery[ShowNode]()
@@ -84,6 +86,8 @@ func init() {
 	registerQuery[ListRotations]()
 	registerQuery[ShowRotation]()
 	registerQuery[PreviewRotation]()
+	registerQuery[ListAccess]()
+	registerQuery[WhoAmI]()
 }
 
 // Verbs lists the verbs, sorted.

@@ -13,7 +13,8 @@ import (
 type Request struct {
 	Command   Command
 	ID        events.ID // the command's; the same id and content have one effect
-	Actor     string
+	Key       string    // the public nkey that proves who asks; "": whoever runs the handler
+	Actor     string    // where there is no Key
 	Reason    string
 	DryRun    bool    // decide for real, write nothing
 	ExpectSeq *uint64 // refuse when the ledger has moved from there

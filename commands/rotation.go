@@ -98,8 +98,11 @@ func (c RotationTarget) ofProviders(s *projections.State, refs []projections.Pro
 				"credentials of "+v.Name+" are not managed: its consumers need none", "bindery provision show "+v.Name)
 		}
 		if p.State == projections.Retired {
-			return nil, refuse(ProviderRetired, "provider "+p.Name+" is retired", "nobody issues or revokes there any more",
-				"bindery credential write-off --provider "+p.ID.String()+" --all --reason TEXT")
+			fix := "bindery credential write-off --provider " + p.ID.String() + " --all --reason TEXT"
+			if len(p.Bindings) > 0 {
+				fix = "bindery provider drain " + p.ID.String() + " --to OTHER"
+			}
+			return nil, refuse(ProviderRetired, "provider "+p.Name+" is retired", "nobody issues or revokes there any more", fix)
 		}
 		out[i] = projections.Rotation{Provider: r, IssuedBefore: c.IssuedBefore}
 	}
@@ -116,13 +119,19 @@ func (c RotationTarget) ofBinding(s *projections.State) ([]projections.Rotation,
 		return nil, refuse(BindingNotFound, "nothing serves "+path+" yet", "it has no credential to rotate", "bindery assignment resolve "+s.Assignment(f.Assignment).Name)
 	}
 	b := s.Binding(f.Binding)
-	if b.Embedded {
+	provider, embedded := b.Provider, b.Embedded
+	if r := s.InUse(b); r != 0 && s.Credential(r).State.Live() {
+		// What it runs with is what has leaked, or is old: also while it is on its
+		// way elsewhere.
+		provider, embedded = s.Credential(r).Provider, s.Credential(r).Provider == 0
+	}
+	if embedded {
 		if v := s.Provision(b.Provision); v.Credentials != events.CredentialsManaged {
 			return nil, refuse(NoCredentials, path+" has no credentials", "those of "+v.Name+" are not managed", "bindery provision show "+v.Name)
 		}
 		return []projections.Rotation{{Binding: f.Binding, IssuedBefore: c.IssuedBefore}}, nil
 	}
-	out, err := c.ofProviders(s, []projections.ProviderRef{b.Provider})
+	out, err := c.ofProviders(s, []projections.ProviderRef{provider})
 	if err == nil {
 		out[0].Binding = f.Binding
 	}
@@ -182,6 +191,9 @@ func (c StartRotation) start(t *Tx, o *projections.Rotation, deadline time.Time)
 	}
 	if o.Binding != 0 {
 		e.Binding = t.Binding(o.Binding).ID
+	}
+	if e.Members == 0 {
+		t.warn("nobody holds a credential that it would be about: there is nothing to replace")
 	}
 	return t.emit(t.NewID(), e)
 }

@@ -256,3 +256,122 @@ func TestWriteOffSeries(t *testing.T) {
 		t.Fatalf("more %v", d.More)
 	}
 }
+
+// Kind: a name means something else by now. A generation that a rotation asked of
+// several bindings, whose assignments bore one name in turn, is refused by that
+// name.
+func TestAmbiguousGeneration(t *testing.T) {
+	w := holders(t, 2)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	g := w.s.Seq
+	w.must(EndAssignment{"a-app"}, RenameAssignment{"b-app", "a-app"})
+	r := w.refused(AmbiguousSlot, IssueCredential{"a-app/db", g, "file:/meant-for-the-other"})
+	if len(r.Candidates) != 2 || r.Candidates[0].ID == nil {
+		t.Fatalf("%+v", r)
+	}
+	for _, c := range r.Candidates {
+		w.must(IssueCredential{c.ID.String(), g, "file:/" + c.ID.String()})
+	}
+	w.replay()
+}
+
+// A slot that was pruned and is declared again has two bindings of one name for
+// a while: the consumer's word by that name is for both.
+func TestAcknowledgeReleasedByName(t *testing.T) {
+	w := holders(t, 1)
+	requires := func(slot string) DeclareModule {
+		return DeclareModule{"app", manifest.Module{Requires: map[string]manifest.Requirement{slot: {Provision: "postgres-database", Provider: "pg-alpha"}}}}
+	}
+	w.must(StartRotation{RotationTarget: of("pg-alpha")}, requires("other"), ResolveAssignment{Assignment: "a-app", Prune: true})
+	released := w.s.Seq // the next slot was bound after the release
+	w.must(requires("db"))
+	w.fanout(fmt.Sprintf("a-app/db %d>0 adopt alpha", w.rotation().Members[0].From))
+	w.must(ResolveAssignment{Assignment: "a-app"})
+	w.issue("a-app/db")
+	w.must(AcknowledgeBinding{"a-app/db", released - 2})
+	if w.rotation().Members[0].Step != projections.StepAdopt {
+		t.Fatalf("a word of before the release is taken for one about it: %+v", w.rotation().Members)
+	}
+	w.wrote(w.must(AcknowledgeBinding{"a-app/db", w.s.Seq}), "binding.applied", "binding.applied")
+	w.fanout(fmt.Sprintf("a-app/db %d>0 revoke alpha", w.rotation().Members[0].From))
+	w.replay()
+}
+
+// What leaked is what a consumer runs with, also while it is on its way elsewhere.
+func TestRotateWhileSwitching(t *testing.T) {
+	w := holders(t, 1)
+	old := w.view("a-app/db").Generation
+	w.must(RebindSlot{Slot: "a-app/db", Provider: "pg-beta"})
+	w.must(StartRotation{RotationTarget: RotationTarget{Binding: "a-app/db"}, Urgent: true})
+	w.fanout(fmt.Sprintf("a-app/db %d>%d leaving beta", old, w.asked("a-app/db")))
+	w.issue("a-app/db")
+	w.wrote(w.must(RevokeCredential{Slot: "a-app/db", Generation: old}), "credential.revoked", "rotation.completed")
+	w.replay()
+}
+
+// A rotation is found by its id, by whose holders it is about, or by the slot it
+// is about alone.
+func TestFindRotation(t *testing.T) {
+	w := holders(t, 1)
+	w.refused(RotationNotFound, abort(w, "pg-alpha"))
+	w.must(StartRotation{RotationTarget: RotationTarget{Binding: "a-app/db"}})
+	id := w.rotation().ID
+	provider := w.s.Provider(w.s.ProviderNamed("pg-alpha")).ID
+	for _, text := range []string{id.String(), id.String()[16:], "pg-alpha", provider.String(), "a-app/db"} {
+		if r, err := (Finder{w.s}).Rotation(text); err != nil || w.s.Rotation(r).ID != id {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	w.must(RenameProvider{"pg-alpha", "pg-one"})
+	r := w.refused(RotationNotFound, abort(w, "pg-alpha"))
+	if len(r.Candidates) != 1 || r.Candidates[0].Name != "pg-one" {
+		t.Errorf("%+v", r)
+	}
+	w.because("it burned", RetireProvider{Provider: "pg-one", Force: true})
+	if r, err := (Finder{w.s}).Rotation("pg-one"); err != nil || w.s.Rotation(r).ID != id {
+		t.Errorf("of the retired one: %v", err)
+	}
+}
+
+func abort(w *world, rotation string) AbortRotation {
+	w.reason = "because"
+	return AbortRotation{rotation}
+}
+
+// A consumer that failed and says again what it said before has recovered.
+func TestRecovered(t *testing.T) {
+	w := holders(t, 1)
+	at := w.view("a-app/db").AppliedSeq
+	w.because("login refused", FailBinding{Slot: "a-app/db"})
+	w.wrote(w.must(AcknowledgeBinding{"a-app/db", at}), "binding.applied")
+	w.unchanged(AcknowledgeBinding{"a-app/db", at})
+	if v := w.view("a-app/db"); v.Error != "" {
+		t.Errorf("%+v", v)
+	}
+	w.reason = "x"
+	w.refused(Usage, FailBinding{"a-app/db", 1 << 63})
+}
+
+// Kind: a series that goes on later does to what came in between what was meant
+// for what was there when it began.
+func TestWriteOffSeriesLeavesWhatIsNewer(t *testing.T) {
+	w := holders(t, 2)
+	w.reason = "disk lost"
+	w.now = w.now.Add(time.Second)
+	env := w.env()
+	d, err := Decide(w.s, WriteOffCredentials{Provider: "pg-alpha", Force: true}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.s.Commit()
+	w.log = append(w.log, d.Events...)
+	w.reason = ""
+	fresh := w.holds("a-app/db")
+	d = w.because("disk lost", WriteOffCredentials{Provider: "pg-alpha", Force: true, Series: env.Command})
+	if len(d.Events) != 0 {
+		t.Fatalf("%d events", len(d.Events))
+	}
+	if v := w.view("a-app/db"); v.Use.Generation != fresh || len(v.Flags) != 0 {
+		t.Errorf("%+v", v)
+	}
+}

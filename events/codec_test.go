@@ -309,6 +309,8 @@ func drawn(t *rapid.T, v reflect.Value, field string, optional bool) {
 			v.SetString(text("managed", "none"))
 		case Because:
 			v.SetString(text("fork", "version"))
+		case Role:
+			v.SetString(text("operator", "agent", "auditor"))
 		case SecretRef:
 			v.SetString(text("file:/a", "sealed:pg-a/wiki-7"))
 		case ReleaseCause:
@@ -319,6 +321,8 @@ func drawn(t *rapid.T, v reflect.Value, field string, optional bool) {
 				v.SetString(text("pg:5432", "https://x.example/y", "[::1]:1"))
 			case "version":
 				v.SetString(text("16", "16.4.1"))
+			case "nkey":
+				v.SetString(text("U" + strings.Repeat("B", 55)))
 			case "anchor_chain":
 				v.SetString(text(strings.Repeat("0f", 32)))
 			default:

@@ -53,6 +53,8 @@ func schemaOf(t testing.TB, typ Type) *jsonschema.Schema {
 				return enum(allBecause)
 			case reflect.TypeFor[ReleaseCause]():
 				return enum(allCauses)
+			case reflect.TypeFor[Role]():
+				return enum(allRoles)
 			case reflect.TypeFor[SecretRef]():
 				return &jsonschema.Schema{Type: "string", Pattern: patternRef}
 			case reflect.TypeFor[uint64]():

@@ -25,6 +25,7 @@ const (
 	EntityOverride   Entity = "override"
 	EntityCredential Entity = "credential" // under the binding's id
 	EntityRotation   Entity = "rotation"
+	EntityAccess     Entity = "access"
 )
 
 // Type names one kind of event, with the version of its payload.
@@ -181,4 +182,5 @@ var Known = NewRegistry(
 	&OverrideSet{}, &OverrideCleared{},
 	&CredentialRequested{}, &CredentialIssued{}, &CredentialFailed{}, &CredentialRevoked{}, &CredentialWrittenOff{},
 	&RotationStarted{}, &RotationUrged{}, &RotationCompleted{}, &RotationAborted{},
+	&AccessGranted{}, &AccessRevoked{},
 )

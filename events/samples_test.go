@@ -39,6 +39,7 @@ var (
 	bindingID    = testID(7)
 	overrideID   = testID(8)
 	rotationID   = testID(10)
+	accessID     = testID(11)
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -112,6 +113,9 @@ func samples() []Payload {
 		&RotationUrged{},
 		&RotationCompleted{},
 		&RotationAborted{},
+
+		&AccessGranted{Name: "agent-a", Role: RoleAgent, Node: nodeID, NKey: "U" + strings.Repeat("A", 55)},
+		&AccessRevoked{},
 	}
 }
 
@@ -146,6 +150,8 @@ func sample(p Payload) Event {
 		}
 	case EntityRotation:
 		e.Entity = rotationID
+	case EntityAccess:
+		e.Entity = accessID
 	case EntityOverride:
 		e.Entity, e.Reason, e.Actor = overrideID, "pg-a wird ersetzt: 100 % \"voll\" – Ticket 4711", "Zoë"
 	default: // an entity this switch does not know yet

@@ -48,6 +48,9 @@ type Embedded struct {
 	srv  *server.Server
 	log  *serverLog
 	self *Key // this process's own, where users log in
+	opts *server.Options
+
+	synced bool // it fsyncs before it acknowledges
 }
 
 // StartEmbedded starts a server on cfg.Dir and returns when it can be used. If
@@ -88,7 +91,7 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", cfg.Dir, err)
 	}
-	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self}
+	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self, synced: opts.SyncAlways, opts: opts.Clone()}
 	srv.SetLoggerV2(e.log, false, false, false)
 	started := make(chan struct{})
 	go func() {

@@ -43,7 +43,11 @@ func quoted(names []string) []string {
 
 // Setting is one field of a stream's configuration that is not as the ledger
 // needs it. Name is the field's name in the server's JSON.
-type Setting struct{ Name, Want, Found string }
+type Setting struct {
+	Name  string `json:"name"`
+	Want  string `json:"want"`
+	Found string `json:"found"`
+}
 
 // ConfigError lists what is wrong with the configuration of a ledger's stream.
 // Somebody with the rights to do so has changed it after Create.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -86,8 +87,13 @@ func (l *Log) Mesh() string { return l.mesh }
 // Stream returns the name of the stream.
 func (l *Log) Stream() string { return l.stream }
 
+// errNoLeader says that a replicated stream has no leader now.
+var errNoLeader = errors.New("the stream has no leader")
+
 // Last returns the stream's last sequence, 0 if it is empty. It is the leader
-// who answers (server/jetstream_cluster.go, isStreamLeader for stream info).
+// who answers, and only after it has applied what the one before had acknowledged
+// (server/raft.go, aflr). Where there is no leader any replica answers, from what
+// it has (server/jetstream_api.go, jsStreamInfoRequest): that is an error here.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	var resp struct {
 		Error  *jetstream.APIError `json:"error"`
@@ -97,12 +103,18 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 		State struct {
 			LastSeq uint64 `json:"last_seq"`
 		} `json:"state"`
+		Cluster *struct {
+			Leader string `json:"leader"`
+		} `json:"cluster"`
 	}
 	if err := l.api(ctx, "STREAM.INFO."+l.stream, nil, &resp); err != nil {
 		return 0, fmt.Errorf("asking for the last sequence of %q: %w", l.stream, err)
 	}
 	if resp.Error != nil {
 		return 0, fmt.Errorf("asking for the last sequence of %q: %w", l.stream, resp.Error)
+	}
+	if resp.Config.Replicas > 1 && resp.Cluster != nil && resp.Cluster.Leader == "" {
+		return 0, fmt.Errorf("asking for the last sequence of %q: %w", l.stream, errNoLeader)
 	}
 	l.replicas.Store(resp.Config.Replicas)
 	return resp.State.LastSeq, nil

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -27,6 +28,21 @@ func nkeyUsers(users []User) []*server.NkeyUser {
 		out = append(out, n)
 	}
 	return out
+}
+
+// SetUsers changes who may connect, beside this process itself, while the server
+// runs: connections of those who no longer may are closed.
+func (e *Embedded) SetUsers(users []User) error {
+	if e.self == nil {
+		return errors.New("the server lets in whoever reaches it")
+	}
+	opts := e.opts.Clone()
+	opts.Nkeys = nkeyUsers(append([]User{{Key: e.self.Public}}, users...))
+	if err := e.srv.ReloadOptions(opts); err != nil {
+		return fmt.Errorf("changing who may connect: %w", err)
+	}
+	e.opts = opts
+	return nil
 }
 
 func permission(subjects []string) *server.SubjectPermission {

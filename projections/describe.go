@@ -41,6 +41,8 @@ func (s *State) NameOf(id events.ID) string {
 		return s.modules.at(r.index).Name
 	case kAssignment:
 		return s.assignments.at(r.index).Name
+	case kGrant:
+		return s.grants.at(r.index).Name
 	case kRotation:
 		return s.rotationName(s.rotations.at(r.index))
 	case kOverride:
@@ -117,6 +119,9 @@ func (s *State) Describe(e *events.Event) string {
 	case *events.OverrideCleared:
 		return "override of " + name + " cleared"
 	case *events.BindingApplied:
+		if r := BindingRef(s.ByID(events.EntityBinding, e.Entity)); r != 0 && s.Binding(r).Released && p.At >= s.Binding(r).Seq {
+			return fmt.Sprintf("%s took note at %d that its slot is gone", name, p.At)
+		}
 		return fmt.Sprintf("%s runs with what it was to use at %d", name, p.At)
 	case *events.BindingFailed:
 		return fmt.Sprintf("%s could not take up what it is to use (%s)", name, times(p.Attempts))
@@ -136,6 +141,14 @@ func (s *State) Describe(e *events.Event) string {
 			urgent = "urgent "
 		}
 		return fmt.Sprintf("%s%s started: credentials to replace: %d", urgent, name, p.Members)
+	case *events.AccessGranted:
+		where := ""
+		if !p.Node.IsZero() {
+			where = " of " + s.NameOf(p.Node)
+		}
+		return fmt.Sprintf("access granted to %s as %s%s", p.Name, p.Role, where)
+	case *events.AccessRevoked:
+		return "access of " + name + " revoked"
 	case *events.RotationUrged:
 		return name + " made urgent"
 	case *events.RotationCompleted:

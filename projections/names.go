@@ -127,6 +127,10 @@ func (s *State) liveName(k kind, i uint32) (string, events.ID) {
 		if m := s.modules.at(i); !m.Removed {
 			return m.Name, m.ID
 		}
+	case kGrant:
+		if g := s.grants.at(i); !g.Revoked {
+			return g.Name, g.ID
+		}
 	case kAssignment:
 		if a := s.assignments.at(i); !a.Ended {
 			return a.Name, a.ID

@@ -63,6 +63,17 @@ func (s *State) Rotation(r RotationRef) *Rotation { return s.rotations.at(uint32
 // Rotations lists the rotations of a provider, the oldest first.
 func (s *State) Rotations(p ProviderRef) []RotationRef { return s.Provider(p).Holders.rotations }
 
+// RotationOf is the last rotation of a binding's own instance, or about that
+// binding alone; 0 for none.
+func (s *State) RotationOf(r BindingRef) RotationRef {
+	for i := s.rotations.len(); i > 0; i-- {
+		if s.rotations.at(uint32(i)).Binding == r {
+			return RotationRef(i)
+		}
+	}
+	return 0
+}
+
 // Finished lists the open rotations that have nothing left to do; whoever ended
 // the last of their credentials completes them with the same command.
 func (s *State) Finished() []RotationRef { return s.finished }

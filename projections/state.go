@@ -26,6 +26,7 @@ type State struct {
 	overrides   arena[Override]
 	credentials arena[Credential]
 	rotations   arena[Rotation]
+	grants      arena[Grant]
 
 	byID        map[events.ID]ref
 	names       [kinds]nameIndex
@@ -39,6 +40,8 @@ type State struct {
 	failures  map[CredentialRef]Failure
 	troubles  map[BindingRef]Failure
 	finished  []RotationRef
+	grantKeys map[string]GrantRef
+	operators int
 	texts     texts
 
 	manifest map[FieldKey]diverged
@@ -66,6 +69,7 @@ const (
 	kBinding
 	kOverride
 	kRotation
+	kGrant
 	kinds
 )
 
@@ -95,6 +99,7 @@ func New() *State {
 		slotKeys:  map[string]uint32{},
 		instances: map[BindingRef]*Holders{},
 		failures:  map[CredentialRef]Failure{},
+		grantKeys: map[string]GrantRef{},
 		troubles:  map[BindingRef]Failure{},
 		manifest:  map[FieldKey]diverged{},
 		gone:      map[goneKey]Bygone{},
@@ -263,6 +268,10 @@ func (s *State) fold(e *events.Event) error {
 		return s.rotationClosed(e, Completed)
 	case *events.RotationAborted:
 		return s.rotationClosed(e, Aborted)
+	case *events.AccessGranted:
+		return s.accessGranted(e, p)
+	case *events.AccessRevoked:
+		return s.accessRevoked(e)
 	}
 	return fmt.Errorf("no fold for %T", e.Data)
 }
@@ -295,7 +304,7 @@ func (s *State) find(k kind, id events.ID) (uint32, error) {
 
 var entityOf = [kinds]events.Entity{
 	events.EntityNode, events.EntityProvision, events.EntityProvider, events.EntityModule,
-	events.EntityAssignment, events.EntityBinding, events.EntityOverride, events.EntityRotation,
+	events.EntityAssignment, events.EntityBinding, events.EntityOverride, events.EntityRotation, events.EntityAccess,
 }
 
 // slotKey interns a slot's name: a mesh has many slots and few names.

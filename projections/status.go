@@ -93,7 +93,7 @@ func (s *State) attendBinding(v *StatusView, r BindingRef, g *grouping) {
 	if _, asked := s.Ask(r); asked {
 		v.Counts["asked"]++
 		if b.use == 0 {
-			g.add(groupKey{"asked", ""}, s.SlotPath(b))
+			g.add(groupKey{"asked", 0}, s.SlotPath(b))
 		}
 	}
 	for _, f := range s.Flags(r) {
@@ -102,7 +102,7 @@ func (s *State) attendBinding(v *StatusView, r BindingRef, g *grouping) {
 			s.attendPending(v, s.Assignment(b.Assignment), s.Declared(b))
 			continue
 		case FlagOutdated, FlagSwitching:
-			g.add(groupKey{string(f), s.TargetName(s.Target(b))}, s.SlotPath(b))
+			g.add(groupKey{string(f), b.Provider}, s.SlotPath(b))
 		case FlagCutOff:
 			g.cutOff = append(g.cutOff, r)
 		default:

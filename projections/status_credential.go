@@ -2,8 +2,6 @@ package projections
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -14,8 +12,11 @@ type grouping struct {
 	cutOff []BindingRef
 }
 
-// groupKey is what is the matter, and with whose consumers.
-type groupKey struct{ code, provider string }
+// groupKey is what is the matter, and with whose consumers; 0: nobody's.
+type groupKey struct {
+	code     string
+	provider ProviderRef
+}
 
 func (g *grouping) add(k groupKey, path string) { g.lines[k] = append(g.lines[k], path) }
 
@@ -25,7 +26,7 @@ const mostCutOff = 10
 func (s *State) grouped(g *grouping) []Attention {
 	var out []Attention
 	for k, paths := range g.lines {
-		out = append(out, k.line(paths))
+		out = append(out, s.groupLine(k, paths))
 	}
 	if n := len(g.cutOff); n > mostCutOff {
 		return append(out, Attention{Code: string(FlagCutOff), What: fmt.Sprintf("%d slots", n),
@@ -37,32 +38,41 @@ func (s *State) grouped(g *grouping) []Attention {
 	return out
 }
 
-// line says what is the matter with one binding by name, with more by number.
-func (k groupKey) line(paths []string) Attention {
+// groupLine says what is the matter with one binding by name, with more by
+// number.
+func (s *State) groupLine(k groupKey, paths []string) Attention {
 	a := Attention{Code: k.code, What: paths[0]}
-	verb := "has"
+	verb, of, name := "has", "", ""
+	if k.provider != 0 {
+		p := s.Provider(k.provider)
+		name, of = p.Name, " --provider "+s.handle(k.provider)
+	}
 	if len(paths) > 1 {
 		a.What, verb = fmt.Sprintf("%d slots", len(paths)), "have"
-		if k.provider != "" {
-			a.What += " of " + k.provider
+		if name != "" {
+			a.What += " of " + name
 		}
-	}
-	of := ""
-	if k.provider != "" && k.provider != "embedded" {
-		of = " --provider " + k.provider
 	}
 	switch k.code {
 	case string(FlagOutdated):
 		a.Why, a.Optional = verb+" not been acknowledged since what there is to run with changed", true
 		a.Fix = "bindery binding list --flag outdated" + of
 	case string(FlagSwitching):
-		a.Why, a.Optional = "the credential at "+k.provider+" is not issued yet", true
+		a.Why, a.Optional = verb+" no credential for what is decided yet", true
 		a.Fix = "bindery binding list --flag switching" + of
 	case "asked":
 		a.Why, a.Note = "a credential is asked for, and nobody has issued one yet", true
 		a.Fix = "bindery credential list --state asked"
 	}
 	return a
+}
+
+// handle is what finds a provider: its name, or its id when it is retired.
+func (s *State) handle(r ProviderRef) string {
+	if p := s.Provider(r); p.State == Retired {
+		return p.ID.String()
+	}
+	return s.Provider(r).Name
 }
 
 // attendHolders adds who can log in to retired providers, and what fails.
@@ -74,7 +84,7 @@ func (s *State) attendHolders(v *StatusView) {
 		if p.State == Retired && n > 0 {
 			v.Attention = append(v.Attention, Attention{Code: string(FlagStranded), What: "holders of " + p.Name,
 				Why: fmt.Sprintf("it is retired, and credentials that were never revoked there: %d", n),
-				Fix: "bindery credential write-off --provider " + p.ID.String() + " --all --reason TEXT"})
+				Fix: s.fixRetired(p)})
 		}
 	}
 	for _, h := range s.instances {
@@ -83,27 +93,38 @@ func (s *State) attendHolders(v *StatusView) {
 	s.attendFailures(v)
 }
 
-// attendFailures adds what the sides last said they could not do, a line a
-// provider and the sentence it failed with.
+// fixRetired is what helps first where consumers can log in to a provider that is
+// retired: they must run with another before their credentials are written off.
+func (s *State) fixRetired(p *Provider) string {
+	if len(p.Bindings) > 0 {
+		return "bindery provider drain " + p.ID.String() + " --to OTHER"
+	}
+	return "bindery credential write-off --provider " + p.ID.String() + " --all --reason TEXT"
+}
+
+// attendFailures adds what the sides last said they could not do, a line a side
+// and the sentence it failed with.
 func (s *State) attendFailures(v *StatusView) {
-	type key struct{ where, reason string }
+	type key struct{ who, where, reason string }
 	failing := map[key][]string{}
 	for ref, f := range s.failures {
 		c := s.Credential(ref)
 		if _, open := s.Ask(c.Binding); c.State.Live() || open && c.State == Asked {
-			k := key{s.targetOf(c), f.Reason}
+			k := key{s.targetOf(c), "--assignment " + s.Assignment(s.Binding(c.Binding).Assignment).Name, f.Reason}
+			if c.Provider != 0 {
+				k.where = "--provider " + s.handle(c.Provider)
+			}
 			failing[k] = append(failing[k], s.SlotPath(s.Binding(c.Binding)))
 		}
 	}
 	for r, f := range s.troubles {
 		b := s.Binding(r)
-		k := key{s.Assignment(b.Assignment).Name, f.Reason}
+		name := s.Assignment(b.Assignment).Name
+		k := key{name, "--assignment " + name, f.Reason}
 		failing[k] = append(failing[k], s.SlotPath(b))
 	}
 	for k, paths := range failing {
-		slices.Sort(paths)
-		a := Attention{Code: "failing", What: paths[0], Why: k.where + " says: " + k.reason, Note: true,
-			Fix: "bindery credential list --assignment " + paths[0][:strings.IndexByte(paths[0], '/')]}
+		a := Attention{Code: "failing", What: paths[0], Why: k.who + " says: " + k.reason, Note: true, Fix: "bindery credential list " + k.where}
 		if len(paths) > 1 {
 			a.What = fmt.Sprintf("%d slots", len(paths))
 		}

@@ -54,7 +54,8 @@ type Member struct {
 	Overdue    bool      `json:"overdue"`
 	Attempts   uint64    `json:"attempts"`
 	Error      string    `json:"error"`
-	Fix        string    `json:"fix,omitempty"` // what an operator whose turn it is can type
+	Fix        string    `json:"fix,omitempty"`     // what an operator whose turn it is can type
+	Outcome    string    `json:"outcome,omitempty"` // of one that is done: revoked, written-off or gone
 }
 
 // RotationView is a rotation as readers see it.
@@ -80,8 +81,9 @@ type RotationView struct {
 	ClosedReason string       `json:"closed_reason,omitempty"`
 	Steps        map[Step]int `json:"steps,omitempty"` // how many members are at each
 	Failing      int          `json:"failing"`
-	Members      []Member     `json:"members,omitzero"` // absent where they were not asked for
-	At           uint64       `json:"at"`               // the sequence this was read at
+	WrittenOff   int          `json:"written_off,omitempty"` // of those done, nobody revoked
+	Members      []Member     `json:"members,omitzero"`      // absent where they were not asked for
+	At           uint64       `json:"at"`                    // the sequence this was read at
 }
 
 // RotationView makes the view of a rotation without its members.
@@ -123,6 +125,9 @@ func (s *State) RotationMembers(r RotationRef, now time.Time) RotationView {
 		v.Steps[m.Step]++
 		if m.Attempts > 0 {
 			v.Failing++
+		}
+		if m.Outcome == WrittenOff.String() {
+			v.WrittenOff++
 		}
 		rows = append(rows, m)
 	})
@@ -174,6 +179,7 @@ func (s *State) member(c *Credential) Member {
 	switch revocable := s.Revocable(c); {
 	case !c.State.Live():
 		waits(StepDone, TurnNone, "", c.Since())
+		m.Outcome = c.State.String()
 	case c.State == ToRevoke || revocable:
 		since := c.Since()
 		if revocable {

@@ -51,6 +51,7 @@ func moduleNames() commands.Query     { return commands.ListModules{} }
 func assignmentNames() commands.Query { return commands.ListAssignments{} }
 func slotNames() commands.Query       { return commands.ListBindings{} }
 func rotationNames() commands.Query   { return commands.ListRotations{} }
+func grantNames() commands.Query      { return commands.ListAccess{} }
 
 // completing is how long a shell may be kept waiting.
 const completing = 500 * time.Millisecond

@@ -103,7 +103,7 @@ func (v *credentialFailed) flags(f *flags) {
 
 // bindAttempts is the flag of those who say that something failed.
 func bindAttempts(f *flags, n *uint64) {
-	f.Uint64Var(n, "attempts", 0, "how `many` were made; one more than on record where it is not given")
+	f.Uint64Var(n, "attempts", 0, "how `many` were made; where it is not given one more than on record, and the same reason is recorded twice at most")
 	f.values("attempts")
 }
 
@@ -202,10 +202,14 @@ func (v *credentialWriteOff) series(ctx context.Context, c *cli) error {
 			_ = json.Unmarshal(data, &from)
 		}
 		next := func(k int) commands.Command {
-			if k == 0 || from.ID.IsZero() {
-				return commands.WriteOffCredentials{Provider: v.provider, Force: v.force}
+			w := commands.WriteOffCredentials{Provider: v.provider, Force: v.force}
+			if !from.ID.IsZero() {
+				w.Provider = from.ID.String() // its name may change hands before the last of them
 			}
-			return commands.WriteOffCredentials{Provider: from.ID.String(), Force: v.force} // its name may change hands
+			if k > 0 {
+				w.Series = req.ID
+			}
+			return w
 		}
 		progress := &bar{ui: c.ui, what: "writing off credentials at " + v.provider, total: from.Holders,
 			done: func(s series) int { return len(s.result.Events) }}
@@ -230,7 +234,7 @@ func (*credentialList) help() *cobra.Command {
   bindery credential list --provider pg-alpha --state to-revoke -o name`,
 		Short: "List the credentials",
 		Long: `Lists the credentials that are asked for and those that log in, with --all those that are over, too.
--o name prints what the other verbs take: the slot and its --generation.`,
+-o name prints what the other verbs take: the slot, or the id of a binding that is over, and the --generation.`,
 	}
 }
 
@@ -253,8 +257,12 @@ type credentialView = projections.CredentialView
 
 func holderSlot(v credentialView) string { return v.Assignment + "/" + v.Slot }
 
-// credentialName is a credential as the verbs take it.
+// credentialName is a credential as the verbs take it. That of a binding that is
+// over goes by the binding's id: another may bear the name by now.
 func credentialName(v credentialView) string {
+	if v.Ended {
+		return v.Binding.String() + " --generation " + strconv.FormatUint(v.Generation, 10)
+	}
 	return holderSlot(v) + " --generation " + strconv.FormatUint(v.Generation, 10)
 }
 

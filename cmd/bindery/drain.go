@@ -53,11 +53,11 @@ func (v *providerDrain) run(ctx context.Context, c *cli, args []string) error {
 	return c.printResult("provider "+args[0], done.result)
 }
 
-// steps makes the commands of the series. The first is as it was typed; the
-// later ones go by id: names may change their bearers in between.
+// steps makes the commands of the series. They go by id: names may change their
+// bearers in between, and before an interrupted series goes on.
 func (v *providerDrain) steps(provider string, from, to providerView) func(k int) commands.Command {
 	return func(k int) commands.Command {
-		if k == 0 || from.ID.IsZero() || to.ID.IsZero() {
+		if from.ID.IsZero() || to.ID.IsZero() {
 			return commands.DrainProvider{Provider: provider, To: v.to, Step: k}
 		}
 		return commands.DrainProvider{Provider: from.ID.String(), To: to.ID.String(), Step: k}

@@ -22,6 +22,9 @@ const defaultTimeout = 30 * time.Second
 type globals struct {
 	store   string
 	mesh    string
+	server  string
+	context string
+	creds   string
 	output  format
 	quiet   bool
 	color   colorMode
@@ -31,6 +34,9 @@ type globals struct {
 
 func (g *globals) bind(f *pflag.FlagSet) {
 	f.StringVar(&g.store, "store", "", "store `directory` (BINDERY_STORE; $XDG_DATA_HOME/bindery, else ~/.local/share/bindery)")
+	f.StringVar(&g.server, "server", "", "`URL` of a server where a mesh is served, instead of a store (NATS_URL)")
+	f.StringVar(&g.context, "context", "", "`name` of a NATS context that says which server (NATS_CONTEXT)")
+	f.StringVar(&g.creds, "creds", "", "`file` with the nkey seed or the credentials to log in with there (NATS_CREDS)")
 	f.StringVar(&g.mesh, "mesh", "", "the `name` of the mesh; the store must hold this one")
 	f.VarP(&g.output, "output", "o", "`format`: table, wide, json, jsonl, yaml or name (BINDERY_OUTPUT)")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing of what was done; data and errors only")

@@ -52,13 +52,13 @@ func (p *paper) heading(s string) {
 // state paints the word of a state.
 func (p *paper) state(word string) string {
 	switch word {
-	case "active", "created", "eligible", "yes", "adopted", "completed", "done":
+	case "active", "created", "eligible", "yes", "adopted", "completed", "done", "ok":
 		return p.paint(green, word)
 	case "cordoned", "pending", "ended", "kept", "changed", "asked", "to-revoke", "revocable", "outdated", "switching", "released",
-		"urgent", "aborted":
+		"urgent", "aborted", "warn":
 		return p.paint(yellow, word)
 	case "retired", "drift", "unsatisfied", "stranded", "node_retired", "needs --rebind", "needs --prune", "cut-off", "stuck",
-		"overdue", "failing":
+		"overdue", "failing", "fail":
 		return p.paint(red, word)
 	}
 	return word

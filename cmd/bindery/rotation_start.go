@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
 	"bindery/commands/service"
+	"bindery/events"
 	"bindery/projections"
 )
 
@@ -77,13 +79,14 @@ func (v *rotationStart) run(ctx context.Context, c *cli, _ []string) error {
 		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 		defer cancel()
 		var err error
-		if start.IssuedBefore, err = v.before(ctx, c, s); err != nil {
-			return err
-		}
 		req, err := c.request(&v.write, start)
 		if err != nil {
 			return err
 		}
+		if start.IssuedBefore, err = v.before(ctx, s, req.ID); err != nil {
+			return err
+		}
+		req.Command = start
 		done, err = v.start(ctx, s, req, start.RotationTarget)
 		return err
 	})
@@ -112,7 +115,7 @@ func (v *rotationStart) start(ctx context.Context, s *session, req commands.Requ
 
 // before is the sequence that --issued-before means: that of the first event at
 // or after it, and the next one where there is none. 0: it was not given.
-func (v *rotationStart) before(ctx context.Context, c *cli, s *session) (uint64, error) {
+func (v *rotationStart) before(ctx context.Context, s *session, id events.ID) (uint64, error) {
 	if !v.hasIssuedBefore() {
 		return 0, nil
 	}
@@ -120,9 +123,14 @@ func (v *rotationStart) before(ctx context.Context, c *cli, s *session) (uint64,
 	if v.issuedBefore == "" {
 		return 0, usage("--issued-before is empty", "it would be a rotation of all", fix)
 	}
-	q, err := logFrom(v.issuedBefore, c.program.Clock(), fix)
+	// The same command id means the same time ago, whenever it is repeated.
+	now := time.UnixMilli(id.Milli()).UTC()
+	q, err := logFrom(v.issuedBefore, now, fix)
 	if err != nil {
 		return 0, err
+	}
+	if t, err := time.Parse(time.RFC3339, q.Time); err == nil && t.After(now) {
+		return 0, nil // whatever is issued was issued before it
 	}
 	for q.Limit = 1; ; q = (service.LogQuery{First: q.First, Limit: 1}) {
 		page, err := s.client.Log(ctx, q)
@@ -208,7 +216,7 @@ func aboutWhom(r preview) string {
 		name = "the instance of " + r.Slot
 	}
 	if r.Total == 0 {
-		return name + ": no holders"
+		return name + ": no credential to replace"
 	}
 	nodes := make([]string, len(r.Nodes))
 	for i, n := range r.Nodes {

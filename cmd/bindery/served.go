@@ -100,6 +100,7 @@ func (c *cli) dial(e endpoint) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	s.client.SignWith(key)
 	return s, nil
 }
 
@@ -181,12 +182,23 @@ func (p *patient) another(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		}
-		if s, err := p.c.throughServe(p.dir); err == nil {
+		if s, err := p.find(ctx); err == nil {
 			p.close()
 			p.now, p.own = s, true
 			return true
 		}
 	}
+}
+
+// find looks for whoever serves the ledger now.
+func (p *patient) find(ctx context.Context) (*session, error) {
+	if n, ok, err := p.c.remote(); ok || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return p.c.openRemote(ctx, n)
+	}
+	return p.c.throughServe(p.dir)
 }
 
 func isUnreachable(err error) bool {

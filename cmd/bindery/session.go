@@ -24,8 +24,11 @@ import (
 type session struct {
 	client   *service.Client
 	mesh     string
-	url      string // where it listens, if it does
-	isServed bool   // by another process
+	url      string           // where it listens, if it does
+	isServed bool             // by another process
+	handler  *handler.Handler // nil where another process serves
+	log      *ledger.Log
+	server   *ledger.Embedded
 	closes   []func() error
 }
 
@@ -35,7 +38,9 @@ type opening struct {
 	server    ledger.EmbeddedConfig // its Dir is the store's
 	answering *ledger.Key           // of the connection that answers; nil: the process's own
 	logger    *slog.Logger          // nil: nothing is logged
+	meter     handler.Meter         // nil: nothing is measured
 	find      logOpener
+	door      service.Door
 }
 
 // open opens the store that is there, and never makes one.
@@ -44,6 +49,12 @@ func (c *cli) open(ctx context.Context) (*session, error) {
 }
 
 func (c *cli) openWith(ctx context.Context, lock ledger.LockConfig) (*session, error) {
+	if n, ok, err := c.remote(); ok || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return c.openRemote(ctx, n)
+	}
 	dir, err := c.storeDir()
 	if err != nil {
 		return nil, err
@@ -118,7 +129,7 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 		return storeError(dir, err)
 	}
 	s.later(func() error { srv.Close(); return nil })
-	s.url = srv.URL()
+	s.url, s.server = srv.URL(), srv
 	conn := func(opts ...nats.Option) (*nats.Conn, error) {
 		nc, err := srv.Connect(opts...)
 		if err == nil {
@@ -141,7 +152,8 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 			return err
 		}
 	}
-	if err := s.serve(ctx, c, answers, log, by.logger); err != nil {
+	s.log = log
+	if err := s.serve(ctx, c, answers, srv, by); err != nil {
 		return err
 	}
 	caller, err := conn()
@@ -153,13 +165,16 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 }
 
 // serve puts the handler and its service behind a connection.
-func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, log *ledger.Log, logger *slog.Logger) error {
-	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger})
+func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.Embedded, by opening) error {
+	h, err := handler.Open(ctx, handler.Config{Log: s.log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: by.logger, Meter: by.meter})
 	if err != nil {
 		return err
 	}
+	s.handler = h
+	synced := srv.Synced()
 	s.later(func() error { h.Close(); return nil })
-	svc, err := service.Serve(service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: log, Clock: c.program.Clock, Version: serviceVersion})
+	svc, err := service.Serve(service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
+		Door: by.door, Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)})
 	if err == nil {
 		s.later(svc.Stop)
 	}

@@ -201,7 +201,7 @@ func TestWaitsFor(t *testing.T) {
 		{with(projections.FlagDrift, projections.FlagStranded), ""},
 		{with(projections.FlagOutdated), "it has not said that it runs with the last change, sequence 9"},
 		{with(projections.FlagSwitching, projections.FlagOutdated), "generation 0 is not issued yet"},
-		{with(projections.FlagCutOff), "its credential is revoked, and no other one is issued yet"},
+		{with(projections.FlagCutOff), "its credential is over, and generation 0 is not issued yet"},
 		{first, "generation 16 is not issued yet"},
 	} {
 		if got := waitsFor(tc.v); got != tc.want {

@@ -160,7 +160,7 @@ func (v *providerWait) run(ctx context.Context, c *cli, args []string) error {
 type providerWaited struct {
 	named   string
 	view    providerView
-	waiting []bindingView
+	waiting []commands.Candidate
 }
 
 func (w *providerWaited) verb() string { return "bindery provider wait " + quote(w.named) }
@@ -189,10 +189,19 @@ func (w *providerWaited) look(ctx context.Context, a asker) (standing, error) {
 	}
 	w.waiting = nil
 	for _, v := range all {
+		if err := hopeless(v); err != nil {
+			return standing{}, err
+		}
 		if waitsFor(v) != "" {
-			w.waiting = append(w.waiting, v)
+			w.waiting = append(w.waiting, waitingConsumer(v))
 		}
 	}
+	left, err := w.leaving(ctx, a, all)
+	if err != nil {
+		return standing{}, err
+	}
+	all = append(all, make([]bindingView, len(left))...)
+	w.waiting = append(w.waiting, left...)
 	done := len(all) - len(w.waiting)
 	return standing{what: "consumers of " + w.view.Name, done: done, total: len(all), over: len(w.waiting) == 0}, nil
 }
@@ -220,12 +229,27 @@ func (w *providerWaited) consumers(ctx context.Context, a asker) ([]bindingView,
 	return out, nil
 }
 
-func (w *providerWaited) missing(context.Context, asker) ([]commands.Candidate, error) {
-	out := make([]commands.Candidate, len(w.waiting))
-	for i, v := range w.waiting {
-		out[i] = waitingConsumer(v)
+// leaving are the consumers that shall run with another provider by now, and have
+// not said that they do.
+func (w *providerWaited) leaving(ctx context.Context, a asker, known []bindingView) ([]commands.Candidate, error) {
+	holders, err := read[projections.List[credentialView]](ctx, a, commands.ListHolders{Provider: w.view.ID.String()})
+	if err != nil {
+		return nil, err
+	}
+	var out []commands.Candidate
+	for _, h := range holders.Items {
+		is := func(v bindingView) bool { return v.ID != nil && *v.ID == h.Binding }
+		if h.InUse || h.State == projections.ToRevoke.String() || slices.ContainsFunc(known, is) {
+			continue
+		}
+		out = append(out, commands.Candidate{Name: holderSlot(h), Node: h.Node,
+			Why: fmt.Sprintf("it has not said that it left: generation %d is %s", h.Generation, h.State)})
 	}
 	return out, nil
+}
+
+func (w *providerWaited) missing(context.Context, asker) ([]commands.Candidate, error) {
+	return w.waiting, nil
 }
 
 func waitingConsumer(v bindingView) commands.Candidate {
@@ -236,6 +260,20 @@ func waitingConsumer(v bindingView) commands.Candidate {
 	return commands.Candidate{Name: slotOf(v), Node: v.Node, Why: why}
 }
 
+// hopeless refuses to wait for a consumer whom nobody is to give a credential to:
+// what it is bound to is retired, and what was asked for there is withdrawn.
+func hopeless(v bindingView) error {
+	has := func(f projections.Flag) bool { return slices.Contains(v.Flags, f) }
+	if !has(projections.FlagStranded) || v.Generation > v.Use.Generation {
+		return nil
+	}
+	if inUse(v.Use) != "" && !has(projections.FlagSwitching) && !has(projections.FlagCutOff) {
+		return nil
+	}
+	return refusal(commands.ProviderRetired, "no credential will come for "+slotOf(v), "it is bound to "+v.Provider+", which is retired",
+		"bindery binding rebind "+slotOf(v)+" --provider OTHER")
+}
+
 // waitsFor says what is still to come until a consumer runs with what is
 // decided; "" for nothing.
 func waitsFor(v bindingView) string {
@@ -244,7 +282,7 @@ func waitsFor(v bindingView) string {
 	case has(projections.FlagSwitching), inUse(v.Use) == "" && v.Rule != "":
 		return fmt.Sprintf("generation %d is not issued yet", v.Generation)
 	case has(projections.FlagCutOff):
-		return "its credential is revoked, and no other one is issued yet"
+		return fmt.Sprintf("its credential is over, and generation %d is not issued yet", v.Generation)
 	case has(projections.FlagOutdated):
 		return "it has not said that it runs with the last change, " + atSeq(v.ChangedSeq)
 	}
@@ -291,6 +329,9 @@ func (w *bindingWaited) look(ctx context.Context, a asker) (standing, error) {
 		assignment, _, _ := strings.Cut(slotOf(v), "/")
 		return standing{}, refusal(commands.BindingNotFound, "nothing serves "+slotOf(v)+" yet", "there is nothing to run with",
 			"bindery assignment resolve "+assignment)
+	}
+	if err := hopeless(v); err != nil {
+		return standing{}, err
 	}
 	w.last = v
 	now := standing{what: "consumer of " + slotOf(v), total: 1, over: waitsFor(v) == ""}

@@ -6,6 +6,12 @@
 // decided, with the handler's lock held; readers get in when the group is
 // durable or taken back. So no answer of any kind, a refusal or a read among
 // them, rests on an event that may still be lost.
+//
+// Where several processes may write one ledger, one at a time has a lease on it
+// (Config.Lease). The expected sequence of an append keeps the others' events
+// out; that the state is still the newest there is, only the lease can tell. So
+// a command's events are acknowledged while the lease is held, and every answer
+// that brings none of its own leaves only after the lease was confirmed.
 package handler
 
 import (
@@ -42,10 +48,46 @@ type Config struct {
 	NewID func() events.ID // mints ids; never called concurrently
 	// Logger gets what the operator of a serving process should know; nil: nothing.
 	Logger *slog.Logger
+	Meter  Meter // is told how the writer works; nil: nobody is
 	// AppendTimeout bounds the settling of one group; after it the outcome is
 	// said to be unknown. 0: 10 s.
 	AppendTimeout time.Duration
+	// State, a fold of the front part of Log, is gone on from instead of the
+	// beginning; it is the handler's until Take. nil: everything is folded.
+	State *projections.State
+	// Lease is the right to write; nil: nobody else can have it.
+	Lease Lease
 }
+
+// Lease is a right to write that others may take away; *ledger.Lease is one.
+type Lease interface {
+	// Context ends when it is lost.
+	Context() context.Context
+	// Held reports, without asking anybody, whether nobody else can have had it up
+	// to now. It may be wrongly false, never wrongly true.
+	Held() bool
+	// Confirm returns nil when it was renewed after the call: up to then nobody
+	// else has had it.
+	Confirm(ctx context.Context) error
+}
+
+var _ Lease = (*ledger.Lease)(nil)
+
+// NotWriterError is the answer of a process that is not the ledger's writer any
+// more, or cannot show that it is. Who asks again, with the same command id, gets
+// the answer from the one that is.
+type NotWriterError struct {
+	ID         events.ID // of the command
+	MayBeDone  bool      // the command may have been carried out
+	Underlying error
+}
+
+func (e *NotWriterError) Error() string {
+	return "this process does not write the ledger any more: " + e.Underlying.Error()
+}
+
+// Unwrap returns what became of the lease.
+func (e *NotWriterError) Unwrap() error { return e.Underlying }
 
 // Limits of a handler.
 const (
@@ -72,7 +114,10 @@ var ErrClosed = errors.New("the handler is closed")
 type Handler struct {
 	cfg   Config
 	queue chan *call
-	done  chan struct{} // closed when the writer has ended
+	done  chan struct{} // closed when the writer has ended and all is answered
+
+	ctx         context.Context // of appends: ends with the lease
+	unconfirmed chan *call      // settled, to be answered when the lease is confirmed; nil without a lease
 
 	closing  sync.RWMutex // held while queueing, so that Close drains all
 	isClosed bool
@@ -86,6 +131,7 @@ type Handler struct {
 	grown chan struct{} // closed when the state has grown, and replaced
 
 	lastGroup int // owned by the writer
+	health    health
 }
 
 // call is one queued request.
@@ -104,7 +150,8 @@ type call struct {
 	stepped bool // the writer's own command goes before it: the clock went back
 }
 
-// Open folds the whole log and starts the writer.
+// Open folds the log, as far as Config.State is not at its end, and starts the
+// writer. After an error, Config.State is the caller's again, and whole.
 func Open(ctx context.Context, cfg Config) (*Handler, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -115,13 +162,25 @@ func Open(ctx context.Context, cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Meter == nil {
+		cfg.Meter = noMeter{}
+	}
 	if cfg.AppendTimeout == 0 {
 		cfg.AppendTimeout = 10 * time.Second
 	}
-	h := &Handler{cfg: cfg, queue: make(chan *call, queueLength), done: make(chan struct{}), state: projections.New(),
-		grown: make(chan struct{})}
+	if cfg.State == nil {
+		cfg.State = projections.New()
+	}
+	h := &Handler{cfg: cfg, queue: make(chan *call, queueLength), done: make(chan struct{}), state: cfg.State,
+		grown: make(chan struct{}), ctx: context.Background()}
+	h.cfg.State = nil
 	if err := h.catchUp(ctx); err != nil {
 		return nil, err
+	}
+	h.note(nil)
+	if cfg.Lease != nil {
+		h.ctx, h.unconfirmed = cfg.Lease.Context(), make(chan *call, queueLength)
+		go h.answerConfirmed()
 	}
 	go h.write()
 	return h, nil
@@ -138,9 +197,21 @@ func (h *Handler) Close() {
 	<-h.done
 }
 
+// Take closes the handler and gives its state back: what is known to be durable.
+// Nothing may be asked of the handler any more.
+func (h *Handler) Take() *projections.State {
+	h.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.state
+	h.state = projections.New()
+	return s
+}
+
 // Do runs a command and returns when its outcome is durable. The error is a
-// *commands.Refusal where a rule refused it. When ctx ends first, the outcome
-// is unknown: outcome_unknown, with the id to repeat.
+// *commands.Refusal where a rule refused it, and a *NotWriterError where the
+// lease is lost. When ctx ends first, the outcome is unknown: outcome_unknown,
+// with the id to repeat.
 func (h *Handler) Do(ctx context.Context, req commands.Request) (commands.Result, error) {
 	type answer struct {
 		result commands.Result
@@ -162,8 +233,8 @@ func Unknown(id events.ID, cause error) *commands.Refusal {
 		Why: cause.Error(), Fix: "the same command with --command-id " + id.String(), Candidates: []commands.Candidate{}}
 }
 
-// Submit queues a command; answer is called once, from the writer, and must not
-// block.
+// Submit queues a command; answer is called once, from a goroutine of the
+// handler's, and must not block.
 func (h *Handler) Submit(ctx context.Context, req commands.Request, answer func(commands.Result, error)) {
 	hash, err := req.Hash()
 	if err != nil {
@@ -188,6 +259,42 @@ func (h *Handler) View(f func(*projections.State)) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	f(h.state)
+}
+
+// Confirm returns nil when nobody else could have written up to some instant
+// after the call: what View shows then is not out of date. Without a lease that
+// is always so. The error is a *NotWriterError.
+func (h *Handler) Confirm(ctx context.Context) error {
+	if h.cfg.Lease == nil {
+		return nil
+	}
+	if err := h.cfg.Lease.Confirm(ctx); err != nil {
+		return &NotWriterError{Underlying: err}
+	}
+	return nil
+}
+
+// Leased reports whether the right to write can be lost.
+func (h *Handler) Leased() bool { return h.cfg.Lease != nil }
+
+// Reach folds what others have stored, if there is anything and seq is beyond
+// what is known. The log may end before seq.
+func (h *Handler) Reach(ctx context.Context, seq uint64) error {
+	h.mu.RLock()
+	head := h.head
+	h.mu.RUnlock()
+	if head >= seq {
+		return nil
+	}
+	last, err := h.cfg.Log.Last(ctx) // the writer need not wait for this
+	if err != nil || last <= head {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err = h.catchUp(ctx)
+	h.noteRead(err)
+	return err
 }
 
 // Await returns when the ledger has events after seq, or ctx ends: with the last

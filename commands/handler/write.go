@@ -16,7 +16,13 @@ import (
 
 // write is the writer: it ends when the queue is closed and empty.
 func (h *Handler) write() {
-	defer close(h.done)
+	defer func() {
+		if h.unconfirmed == nil {
+			close(h.done)
+		} else {
+			close(h.unconfirmed)
+		}
+	}()
 	for first := range h.queue {
 		group := h.gather(first)
 		h.lastGroup = len(group)
@@ -72,11 +78,58 @@ func (h *Handler) run(calls []*call) {
 	}
 }
 
-// finish answers one call; what it repeats is read from the log first.
+// finish answers a settled call, at once where nobody can have written in
+// between: while the lease is held, what a call has stored is among what the next
+// writer reads before it answers anything.
 func (h *Handler) finish(c *call) {
+	if h.cfg.Lease == nil || c.err == nil && c.group != nil && h.cfg.Lease.Held() {
+		h.reply(c)
+		return
+	}
+	h.unconfirmed <- c
+}
+
+// answerConfirmed answers settled calls once the lease is confirmed, as many as
+// there are with one confirmation. The writer does not wait for it.
+func (h *Handler) answerConfirmed() {
+	defer close(h.done)
+	for first := range h.unconfirmed {
+		calls := h.settled(first)
+		ctx, cancel := context.WithTimeout(h.ctx, h.cfg.AppendTimeout)
+		err := h.Confirm(ctx)
+		cancel()
+		for _, c := range calls {
+			if err != nil {
+				c.fail(&NotWriterError{ID: c.req.ID, MayBeDone: c.group != nil, Underlying: err.(*NotWriterError).Underlying})
+			}
+			h.reply(c)
+		}
+	}
+}
+
+// settled takes what waits for the same confirmation.
+func (h *Handler) settled(first *call) []*call {
+	calls := []*call{first}
+	for len(calls) < maxGroup {
+		select {
+		case c, open := <-h.unconfirmed:
+			if !open {
+				return calls
+			}
+			calls = append(calls, c)
+		default:
+			return calls
+		}
+	}
+	return calls
+}
+
+// reply answers one call; what it repeats is read from the log first.
+func (h *Handler) reply(c *call) {
 	if c.repeat != nil && c.err == nil {
 		c.result, c.err = h.repeated(c)
 	}
+	h.cfg.Meter.Answered(c.req, c.result, c.err)
 	c.answer(c.result, c.err)
 }
 
@@ -84,10 +137,20 @@ func (h *Handler) finish(c *call) {
 // whose outcome is settled, and those that must be decided (again). h.mu is
 // held.
 func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
-	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.AppendTimeout)
+	ctx, cancel := context.WithTimeout(h.ctx, h.cfg.AppendTimeout)
 	defer cancel()
 	if h.stale || try > 0 {
-		if err := h.catchUp(ctx); err != nil {
+		// Somebody else may have written. If that is the next writer, it decides
+		// these: nothing of them is stored.
+		if err := h.Confirm(ctx); err != nil {
+			for _, c := range calls {
+				c.group = nil
+			}
+			return failAll(calls, err), nil
+		}
+		err := h.catchUp(ctx)
+		h.noteRead(err)
+		if err != nil {
 			h.cfg.Logger.Error("reading the log", "error", err)
 			return failAll(calls, notSent(err)), nil
 		}
@@ -96,13 +159,14 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 	decided, groups, rest := h.decideAll(calls)
 	stored, err := len(groups), error(nil)
 	if len(groups) > 0 {
-		stored, err = h.cfg.Log.Append(ctx, after, groups)
+		stored, err = h.append(ctx, after, groups)
 	}
 	if err == nil {
 		h.state.Commit()
 		h.head = max(h.head, h.state.Seq)
 		if len(groups) > 0 {
 			h.announce()
+			h.note(nil)
 		}
 		return decided, rest
 	}
@@ -117,7 +181,7 @@ func (h *Handler) decideAll(calls []*call) (decided []*call, groups []events.Gro
 	for i, c := range calls {
 		c.err, c.group, c.repeat, c.result, c.stepped = nil, nil, nil, commands.Result{}, false
 		c.mark = h.state.Mark()
-		step := h.decide(c)
+		step := h.timed(c)
 		if n+len(step)+len(c.group) > maxGroup && n > 0 {
 			h.state.Rollback(c.mark)
 			return decided, groups, calls[i:]
@@ -177,6 +241,13 @@ func (h *Handler) decide(c *call) (step events.Group) {
 
 // admit applies the rules about command ids and expected sequences.
 func (h *Handler) admit(c *call, now time.Time) error {
+	if c.req.Key != "" {
+		actor, err := commands.Authorize(h.state, c.req.Key, c.req.Command)
+		if err != nil {
+			return err
+		}
+		c.req.Actor = actor
+	}
 	id := c.req.ID
 	if !c.req.DryRun {
 		if known, ok := h.state.Remembered(id); ok {
@@ -258,6 +329,7 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 		return answered, pending
 	}
 	h.cfg.Logger.Error("appending", "error", err, "commands", len(decided)-settled)
+	h.note(err)
 	var unknown *ledger.UnknownError
 	if errors.As(err, &unknown) {
 		// Only what was sent is unknown; what was not can be decided once the log

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,14 +17,20 @@ import (
 	"bindery/commands"
 	"bindery/commands/handler"
 	"bindery/events"
+	"bindery/ledger"
 )
 
 // Client asks a service. It may be used from several goroutines.
 type Client struct {
 	nc    *nats.Conn
 	mesh  string
-	inbox string // answers come to inbox.<token>
+	inbox string      // answers come to inbox.<token>
+	key   *ledger.Key // signs what is asked; nil: nobody does
 	sub   *nats.Subscription
+
+	failsOver bool          // another may answer where one does not
+	followers bool          // queries go to whoever follows the ledger
+	seen      atomic.Uint64 // the highest sequence that an answer knew of
 
 	mu      sync.Mutex
 	waiting map[string]*waiter // by token
@@ -56,13 +64,61 @@ func NewClient(nc *nats.Conn, mesh string) (*Client, error) {
 	return c, nil
 }
 
+// SignWith makes the client sign what it asks. The connection's inbox prefix must
+// be that of the key (InboxOf).
+func (c *Client) SignWith(key ledger.Key) *Client {
+	c.key = &key
+	return c
+}
+
+// FailOver is for where several instances serve a mesh: what finds nobody to
+// answer it, or one that is not the writer any more, or no answer for a while, is
+// asked again until its context ends; a command under the same id. Without a
+// deadline there is no end to it.
+func (c *Client) FailOver() *Client {
+	c.failsOver = true
+	return c
+}
+
+// FromFollowers makes queries go to any instance that serves the mesh instead of
+// its writer. They see at least what earlier answers to this client knew of.
+func (c *Client) FromFollowers() *Client {
+	c.followers = true
+	return c
+}
+
+// Seen is the highest sequence that an answer to this client knew of: of its own
+// last write, or of what it has read.
+func (c *Client) Seen() uint64 { return c.seen.Load() }
+
+// saw notes the sequence of an answer.
+func (c *Client) saw(seq uint64) {
+	for {
+		now := c.seen.Load()
+		if seq <= now || c.seen.CompareAndSwap(now, seq) {
+			return
+		}
+	}
+}
+
+// publish sends what a waiter asks, signed now.
+func (c *Client) publish(token string, w *waiter) error {
+	m := &nats.Msg{Subject: w.subject, Reply: c.inbox + "." + token, Data: w.data}
+	if c.key != nil {
+		if err := sign(m, c.mesh, *c.key, time.Now()); err != nil {
+			return err
+		}
+	}
+	return c.nc.PublishMsg(m)
+}
+
 // again sends what waits for an answer once more.
 func (c *Client) again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for token, w := range c.waiting {
 		w.parts = nil
-		_ = c.nc.PublishRequest(w.subject, c.inbox+"."+token, w.data) // the next break sends it again
+		_ = c.publish(token, w) // the next break sends it again
 	}
 }
 
@@ -135,12 +191,68 @@ func join(parts [][]byte) []byte {
 	return out
 }
 
-// request sends a message and waits for the whole answer.
-func (c *Client) request(ctx context.Context, subject string, message any) (json.RawMessage, error) {
+// request sends a message and waits for the whole answer. A client that fails
+// over sends it again, to whoever then answers, until ctx ends: after silence for
+// that long, and after an answer that says to.
+func (c *Client) request(ctx context.Context, subject string, message any, silence time.Duration) (json.RawMessage, error) {
 	data, err := json.Marshal(message)
 	if err != nil {
 		return nil, err
 	}
+	heard := false // somebody may have begun with it
+	for try := 0; ; try++ {
+		a, err := c.once(ctx, subject, data, silence)
+		if err == nil {
+			c.saw(a.Seq)
+			return a.Result, nil
+		}
+		heard = heard || !errors.Is(err, nats.ErrNoResponders)
+		if !c.failsOver || !passing(err) {
+			return nil, err
+		}
+		if !pause(ctx, try) {
+			if heard {
+				err = fmt.Errorf("%w; before that: %w", ctx.Err(), err)
+			}
+			return nil, err
+		}
+	}
+}
+
+// passing reports whether an error may be another at the next try.
+func passing(err error) bool {
+	var r *commands.Refusal
+	switch {
+	case errors.As(err, &r):
+		return r.Code == commands.Unreachable || r.Code == commands.OutcomeUnknown
+	case errors.Is(err, errGone), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return false
+	}
+	return true
+}
+
+// Pauses between tries: they double, not in step with others'.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = 300 * time.Millisecond
+)
+
+// pause reports whether ctx still stands after a while.
+func pause(ctx context.Context, try int) bool {
+	d := min(firstPause<<min(try, 8), maxPause)
+	timer := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once sends a message and waits for the whole answer.
+func (c *Client) once(ctx context.Context, subject string, data []byte, silence time.Duration) (answer, error) {
 	token, w := nuid.Next(), &waiter{subject: subject, data: data, done: make(chan result, 1)}
 	c.mu.Lock()
 	c.waiting[token] = w
@@ -150,29 +262,44 @@ func (c *Client) request(ctx context.Context, subject string, message any) (json
 		delete(c.waiting, token)
 		c.mu.Unlock()
 	}()
-	if err := c.nc.PublishRequest(subject, c.inbox+"."+token, data); err != nil {
-		return nil, err
+	if err := c.publish(token, w); err != nil {
+		return answer{}, err
 	}
-	select {
-	case r := <-w.done:
-		return read1(r)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	var resend <-chan time.Time // never, where nobody else would answer
+	if c.failsOver {
+		tick := time.NewTicker(silence)
+		defer tick.Stop()
+		resend = tick.C
+	}
+	for {
+		select {
+		case r := <-w.done:
+			return read1(r)
+		case <-resend:
+			// Who was asked may be gone. If it is only slow, its answer counts.
+			c.mu.Lock()
+			if c.waiting[token] == w && len(w.parts) == 0 {
+				_ = c.publish(token, w) // the next tick sends it again
+			}
+			c.mu.Unlock()
+		case <-ctx.Done():
+			return answer{}, ctx.Err()
+		}
 	}
 }
 
-func read1(r result) (json.RawMessage, error) {
-	if r.err != nil {
-		return nil, r.err
-	}
+func read1(r result) (answer, error) {
 	var a answer
+	if r.err != nil {
+		return a, r.err
+	}
 	if err := json.Unmarshal(r.data, &a); err != nil {
-		return nil, fmt.Errorf("%w: %w", errAnswer, err)
+		return a, fmt.Errorf("%w: %w", errAnswer, err)
 	}
 	if a.Error != nil {
-		return nil, a.Error
+		return a, a.Error
 	}
-	return a.Result, nil
+	return a, nil
 }
 
 // Do runs a command. The error is a *commands.Refusal: where no answer came in
@@ -183,7 +310,7 @@ func (c *Client) Do(ctx context.Context, req commands.Request) (commands.Result,
 		return commands.Result{}, err
 	}
 	data, err := c.request(ctx, CommandSubject(c.mesh), CommandMessage{Verb: req.Command.Verb(), Args: args, ID: req.ID,
-		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq})
+		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq}, silent)
 	if err != nil {
 		if errors.Is(err, errLostPart) || errors.Is(err, errAnswer) || errors.Is(err, errGone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return commands.Result{}, handler.Unknown(req.ID, err)
@@ -202,10 +329,17 @@ func (c *Client) Ask(ctx context.Context, q commands.Query) (json.RawMessage, er
 	return c.ask(ctx, q.Name(), q)
 }
 
+// AskFollower puts a query to any instance that serves the mesh, which answers
+// when it has read the log up to atLeast, and as far as this client has seen it. A
+// refusal with still_pending says that it had not when ctx was about to end.
+func (c *Client) AskFollower(ctx context.Context, q commands.Query, atLeast uint64) (json.RawMessage, error) {
+	return c.query(ctx, q.Name(), q, silent, true, atLeast)
+}
+
 // Log reads one page of the log.
 func (c *Client) Log(ctx context.Context, q LogQuery) (LogPage, error) {
 	var page LogPage
-	data, err := c.ask(ctx, LogQueryName, q)
+	data, err := c.query(ctx, LogQueryName, q, silent+time.Duration(q.Wait)*time.Millisecond, c.followers, 0)
 	if err != nil {
 		return page, err
 	}
@@ -224,6 +358,9 @@ func (c *Client) Follow(ctx context.Context, first uint64, each func(LogPage) er
 			return ctx.Err()
 		}
 		if err != nil {
+			if c.failsOver && passing(err) && pause(ctx, 0) {
+				continue
+			}
 			return err
 		}
 		if err := each(page); err != nil {
@@ -244,12 +381,27 @@ const (
 	followSlack = 5 * time.Second
 )
 
+// silent is how long a client that fails over waits for an answer before it asks
+// again.
+const silent = 2 * time.Second
+
 func (c *Client) ask(ctx context.Context, name string, args any) (json.RawMessage, error) {
+	return c.query(ctx, name, args, silent, c.followers, 0)
+}
+
+func (c *Client) query(ctx context.Context, name string, args any, silence time.Duration, follower bool, atLeast uint64) (json.RawMessage, error) {
 	a, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.request(ctx, QuerySubject(c.mesh), QueryMessage{Query: name, Args: a})
+	subject, m := QuerySubject(c.mesh), QueryMessage{Query: name, Args: a}
+	if follower {
+		subject, m.AtLeast = ReadSubject(c.mesh), max(atLeast, c.Seen())
+		if end, ok := ctx.Deadline(); ok {
+			m.Within = max(1, int((time.Until(end) * 9 / 10).Milliseconds())) // the answer takes its time, too
+		}
+	}
+	data, err := c.request(ctx, subject, m, silence)
 	if err == nil {
 		return data, nil
 	}

@@ -16,7 +16,7 @@ import (
 // log answers a LogQuery: one page of events, as they are stored.
 func (s *Service) log(q LogQuery) (LogPage, error) {
 	page := LogPage{Items: []LogItem{}}
-	s.cfg.Handler.View(func(st *projections.State) { page.Mesh, page.Seq = st.Mesh.Name, st.Seq })
+	s.state.View(func(st *projections.State) { page.Mesh, page.Seq = st.Mesh.Name, st.Seq })
 	first, err := s.firstOf(q, page.Seq)
 	if err != nil {
 		return page, err
@@ -32,7 +32,7 @@ func (s *Service) log(q LogQuery) (LogPage, error) {
 	if err != nil {
 		return page, err
 	}
-	s.cfg.Handler.View(func(st *projections.State) {
+	s.state.View(func(st *projections.State) {
 		for i := range evs {
 			page.Items = append(page.Items, item(st, &evs[i].Event, evs[i].data))
 		}

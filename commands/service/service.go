@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -34,6 +35,11 @@ type Config struct {
 	Log     Log
 	Version string           // of the program, semver; shown by the services API
 	Clock   func() time.Time // nil: time.Now
+	// Metadata of the services API beside the mesh; nil: none.
+	Metadata map[string]string
+	Door     Door // who may ask
+	// Inspect tells how the writer and its server are; nil: that cannot be asked.
+	Inspect func(ctx context.Context) (Inspection, error)
 }
 
 // parallelQueries bounds how many queries are answered at once.
@@ -45,6 +51,8 @@ const parallelWaits = 1024
 // Service answers the requests of one mesh until it is stopped.
 type Service struct {
 	cfg     Config
+	state   State // what queries are answered from
+	doorman *doorman
 	micro   micro.Service
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -69,29 +77,51 @@ func (s *Service) begin() bool {
 	return !s.stopped
 }
 
-// Serve starts answering.
+// Serve starts answering as the ledger's writer does: commands, and queries at
+// the head.
 func Serve(cfg Config) (*Service, error) {
+	return start(cfg, cfg.Handler, func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
+		return errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+	})
+}
+
+// start adds a service and its endpoints.
+func start(cfg Config, state State, endpoints func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error) (*Service, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Service{cfg: cfg, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits)}
+	s := &Service{cfg: cfg, state: state, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits)}
+	s.doorman = newDoorman(cfg.Door, cfg.Mesh, cfg.Clock)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.ctx)
+	metadata := map[string]string{"mesh": cfg.Mesh}
+	maps.Copy(metadata, cfg.Metadata)
 	svc, err := micro.AddService(cfg.Conn, micro.Config{Name: "bindery", Version: cfg.Version,
-		Description: "binding ledger of mesh " + cfg.Mesh, Metadata: map[string]string{"mesh": cfg.Mesh}})
+		Description: "binding ledger of mesh " + cfg.Mesh, Metadata: metadata})
 	if err != nil {
 		return nil, fmt.Errorf("serving mesh %q: %w", cfg.Mesh, err)
 	}
 	s.micro = svc
-	add := func(name, subject string, h micro.HandlerFunc) error {
+	if err := endpoints(s, func(name, subject string, h micro.HandlerFunc) error {
 		return svc.AddEndpoint(name, h, micro.WithEndpointSubject(subject))
-	}
-	if err := errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query)); err != nil {
+	}); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving mesh %q: %w", cfg.Mesh, err), svc.Stop())
 	}
 	// The first request may follow at once, on another connection.
-	return s, cfg.Conn.Flush()
+	return s, s.flush()
 }
+
+// flush waits until the server has what was sent, unless the connection is lost
+// just now: then it is sent when that is back.
+func (s *Service) flush() error {
+	if !s.cfg.Conn.IsConnected() {
+		return nil
+	}
+	return s.cfg.Conn.FlushTimeout(flushTimeout)
+}
+
+// flushTimeout is how long a server may take to confirm what was sent.
+const flushTimeout = 2 * time.Second
 
 // Stop takes no more requests and waits for the answers under way.
 func (s *Service) Stop() error {
@@ -102,10 +132,14 @@ func (s *Service) Stop() error {
 	s.mu.Unlock()
 	s.running.Wait()
 	s.cancel()
-	return errors.Join(err, s.cfg.Conn.Flush())
+	return errors.Join(err, s.flush())
 }
 
 func (s *Service) command(req micro.Request) {
+	key, ok := s.admit(req)
+	if !ok {
+		return
+	}
 	var m CommandMessage
 	if err := strict(req.Data(), &m); err != nil {
 		s.refuse(req, badRequest(err))
@@ -120,18 +154,32 @@ func (s *Service) command(req micro.Request) {
 		s.refuse(req, handler.ErrClosed)
 		return
 	}
-	s.cfg.Handler.Submit(s.ctx, commands.Request{Command: c, ID: m.ID, Actor: m.Actor, Reason: m.Reason, DryRun: m.DryRun, ExpectSeq: m.ExpectSeq},
+	s.cfg.Handler.Submit(s.ctx, commands.Request{Command: c, ID: m.ID, Key: key, Actor: m.Actor, Reason: m.Reason, DryRun: m.DryRun, ExpectSeq: m.ExpectSeq},
 		func(r commands.Result, err error) {
 			defer s.running.Done()
 			if err != nil {
 				s.refuse(req, err)
 				return
 			}
-			s.respond(req, r)
+			s.respond(req, r, r.Seq)
 		})
 }
 
+// admit tells whose request it is, and answers one that is turned away where
+// that can be heard by nobody else.
+func (s *Service) admit(req micro.Request) (key string, ok bool) {
+	key, answer, err := s.doorman.admit(req)
+	if err != nil && answer {
+		s.refuse(req, err)
+	}
+	return key, err == nil
+}
+
 func (s *Service) query(req micro.Request) {
+	key, ok := s.admit(req)
+	if !ok {
+		return
+	}
 	var m QueryMessage
 	if err := strict(req.Data(), &m); err != nil {
 		s.refuse(req, badRequest(err))
@@ -142,70 +190,85 @@ func (s *Service) query(req micro.Request) {
 		return
 	}
 	if m.Query == LogQueryName {
-		s.logQuery(req, m.Args)
+		s.logQuery(req, key, m)
 		return
 	}
-	s.queries <- struct{}{}
-	go s.answer(req, func() (any, error) { return s.ask(m) })
+	if m.Query == InspectQueryName && s.cfg.Inspect != nil {
+		s.queries <- struct{}{}
+		go s.answer(req, func() (any, uint64, error) {
+			if err := s.authorize(key, commands.Status{}); err != nil {
+				return nil, 0, err
+			}
+			v, err := s.cfg.Inspect(s.ctx)
+			return v, 0, err
+		})
+		return
+	}
+	s.when(req, s.readiness(m), func() (any, uint64, error) { return s.ask(key, m) })
 }
 
 // answer answers one query under way, and ends it.
-func (s *Service) answer(req micro.Request, ask func() (any, error)) {
+func (s *Service) answer(req micro.Request, ask func() (result any, seq uint64, err error)) {
 	defer s.running.Done()
 	defer func() { <-s.queries }()
-	result, err := ask()
+	result, seq, err := ask()
 	if err != nil {
 		s.refuse(req, err)
 		return
 	}
-	s.respond(req, result)
+	s.respond(req, result, seq)
 }
 
 // logQuery answers a LogQuery, after there is something to tell where it says so.
-func (s *Service) logQuery(req micro.Request, args json.RawMessage) {
+func (s *Service) logQuery(req micro.Request, key string, m QueryMessage) {
 	var q LogQuery
-	if err := strict(args, &q); err != nil {
+	err := strict(m.Args, &q)
+	if err != nil {
+		err = badRequest(err)
+	} else {
+		err = s.authorize(key, q)
+	}
+	if err != nil {
 		s.running.Done()
-		s.refuse(req, badRequest(err))
+		s.refuse(req, err)
 		return
 	}
-	if q.Wait <= 0 {
-		s.queries <- struct{}{}
-		go s.answer(req, func() (any, error) { return s.log(q) })
-		return
+	ready := s.readiness(m)
+	if q.Wait > 0 {
+		ready = append([]condition{s.growth(q)}, ready...)
 	}
-	select {
-	case s.waits <- struct{}{}:
-	default:
-		s.running.Done()
-		s.refuse(req, fmt.Errorf("%d others wait for events already", parallelWaits))
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(s.ending, min(time.Duration(q.Wait)*time.Millisecond, MaxLogWait))
-		_, err := s.cfg.Handler.Await(ctx, max(q.First, 1)-1)
-		cancel()
-		<-s.waits
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			s.running.Done()
-			s.refuse(req, handler.ErrClosed)
-			return
-		}
-		s.queries <- struct{}{}
-		s.answer(req, func() (any, error) { return s.log(q) })
-	}()
+	s.when(req, ready, func() (any, uint64, error) {
+		page, err := s.log(q)
+		return page, page.Seq, err
+	})
 }
 
-func (s *Service) ask(m QueryMessage) (result any, err error) {
+// authorize refuses what the owner of a key may not read.
+func (s *Service) authorize(key string, what any) (err error) {
+	if key != "" {
+		s.state.View(func(st *projections.State) { _, err = commands.Authorize(st, key, what) })
+	}
+	return err
+}
+
+func (s *Service) ask(key string, m QueryMessage) (result any, seq uint64, err error) {
 	q, err := commands.ParseQuery(m.Query, m.Args)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	s.cfg.Handler.View(func(st *projections.State) { result, err = commands.Answer(st, q, s.cfg.Clock()) })
+	s.state.View(func(st *projections.State) {
+		if key != "" {
+			if _, err = commands.Authorize(st, key, q); err != nil {
+				return
+			}
+		}
+		seq = st.Seq
+		result, err = commands.Answer(st, q, s.cfg.Clock())
+	})
 	if v, ok := result.(projections.StatusView); ok {
 		result = s.withForeign(v)
 	}
-	return result, err
+	return result, seq, err
 }
 
 // withForeign adds the messages in the stream that are no part of the ledger.
@@ -230,13 +293,13 @@ func badRequest(err error) *commands.Refusal {
 	return &commands.Refusal{Code: commands.Usage, Message: "the request cannot be read", Why: err.Error(), Candidates: []commands.Candidate{}}
 }
 
-func (s *Service) respond(req micro.Request, result any) {
+func (s *Service) respond(req micro.Request, result any, seq uint64) {
 	data, err := json.Marshal(result)
 	if err != nil {
 		s.refuse(req, fmt.Errorf("encoding an answer: %w", err))
 		return
 	}
-	s.send(req, answer{Result: data})
+	s.send(req, answer{Result: data, Seq: seq})
 }
 
 // refuse sends an error; one that is no refusal becomes one.
@@ -280,8 +343,13 @@ func AsRefusal(err error) *commands.Refusal {
 		large   *ledger.TooLargeError
 		store   *ledger.StoreError
 		none    *ledger.NotFoundError
+		other   *handler.NotWriterError
 	)
 	switch {
+	case errors.As(err, &other) && other.MayBeDone:
+		return handler.Unknown(other.ID, err)
+	case errors.As(err, &other):
+		out.Code, out.Why, out.Fix = commands.Unreachable, "nothing was written", "the same command again"
 	case errors.As(err, &newer):
 		out.Code, out.Fix = commands.NewerLedger, "use the version of bindery that wrote the ledger, or a later one"
 	case errors.As(err, &damage):

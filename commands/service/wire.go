@@ -1,9 +1,10 @@
 // Package service is the request path: commands and queries as NATS requests
 // (the services API of nats.go, package micro), answered by a handler.
 //
-// Requests go to bindery-req.<mesh>.command and bindery-req.<mesh>.query, a
-// prefix the mesh's stream does not listen on: a stream stores and acknowledges
-// whatever is published under its subjects. Bodies are JSON. An answer that
+// Requests go to bindery-req.<mesh>.command and bindery-req.<mesh>.query, which
+// the writer answers, and to bindery-req.<mesh>.read, which every instance does:
+// a prefix the mesh's stream does not listen on, since a stream stores and
+// acknowledges whatever is published under its subjects. Bodies are JSON. An answer that
 // does not fit one message comes in several, in order, each with the header
 // Bindery-Part: k/n.
 package service
@@ -24,6 +25,10 @@ func CommandSubject(mesh string) string { return SubjectRoot + "." + mesh + ".co
 
 // QuerySubject is where a mesh's queries go.
 func QuerySubject(mesh string) string { return SubjectRoot + "." + mesh + ".query" }
+
+// ReadSubject is where queries go that any instance may answer, the writer or one
+// that follows it.
+func ReadSubject(mesh string) string { return SubjectRoot + "." + mesh + ".read" }
 
 // HeaderPart tells the parts of a long answer: k/n, k from 1.
 const HeaderPart = "Bindery-Part"
@@ -47,7 +52,16 @@ type CommandMessage struct {
 type QueryMessage struct {
 	Query string          `json:"query"`
 	Args  json.RawMessage `json:"args,omitempty"`
+	// AtLeast is a sequence that the answer must know of: one that follows the log
+	// waits until it has read that far, but no longer than Within.
+	AtLeast uint64 `json:"at_least,omitempty"`
+	// Within is how long the caller waits, in milliseconds; 0: MaxReadWait.
+	Within int `json:"within,omitempty"`
 }
+
+// MaxReadWait is how long a query may wait until a follower has read as far as
+// it asks.
+const MaxReadWait = 30 * time.Second
 
 // LogQuery asks for events by sequence; it is answered by the service itself,
 // from the log.
@@ -102,4 +116,6 @@ type LogPage struct {
 type answer struct {
 	Result json.RawMessage   `json:"result,omitempty"`
 	Error  *commands.Refusal `json:"error,omitempty"`
+	// Seq is the last sequence that the result knows of; 0: it says nothing of that.
+	Seq uint64 `json:"seq,omitempty"`
 }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"bindery/commands"
+	"bindery/commands/service"
+	"bindery/ledger"
+)
+
+// natsContext is how a server is reached: a context of the NATS command line
+// (its file, with the fields this program knows), or what the flags say.
+type natsContext struct {
+	URL   string `json:"url"`
+	Creds string `json:"creds"` // file with a JWT and a seed
+	NKey  string `json:"nkey"`  // file with a seed
+	CA    string `json:"ca"`    // file with the certificates of who vouches for the server
+	Cert  string `json:"cert"`
+	Key   string `json:"key"`
+}
+
+// remote says which server is meant, and whether one is: what flags say comes
+// before the environment, and a store that is named is nearer than a server that
+// only the environment knows.
+func (c *cli) remote() (natsContext, bool, error) {
+	g, env := &c.globals, c.program.Getenv
+	name, url, creds := g.context, g.server, g.creds
+	if name == "" && url == "" {
+		if g.store != "" || env("BINDERY_STORE") != "" {
+			return natsContext{}, false, nil
+		}
+		name, url = env("NATS_CONTEXT"), env("NATS_URL")
+	}
+	if creds == "" {
+		creds = env("NATS_CREDS")
+	}
+	if name == "" && url == "" {
+		return natsContext{}, false, nil
+	}
+	var n natsContext
+	if name != "" {
+		var err error
+		if n, err = readContext(env, name); err != nil {
+			return n, true, err
+		}
+	}
+	if url != "" {
+		n.URL = url
+	}
+	if creds != "" {
+		n.Creds, n.NKey = creds, ""
+	}
+	return n, true, nil
+}
+
+// readContext reads a context of the NATS command line.
+func readContext(env func(string) string, name string) (n natsContext, err error) {
+	dir := env("XDG_CONFIG_HOME")
+	if dir == "" {
+		dir = filepath.Join(env("HOME"), ".config")
+	}
+	if filepath.Base(name) != name {
+		return n, usage(fmt.Sprintf("%q is no name of a context", clip(name)), "", "nats context ls")
+	}
+	path := filepath.Join(dir, "nats", "context", name+".json")
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &n)
+	}
+	if err != nil {
+		return n, usage("the NATS context "+name+" cannot be read", err.Error(), "nats context ls")
+	}
+	return n, nil
+}
+
+// identity reads who logs in, and the key that signs what is asked.
+func (n *natsContext) identity() (ledger.Key, nats.Option, error) {
+	path := n.NKey
+	if path == "" {
+		path = n.Creds
+	}
+	if path == "" {
+		return ledger.Key{}, nil, usage("who asks is not said", "requests are signed: a file with an nkey seed or credentials is needed",
+			"bindery --server "+n.URL+" --creds FILE status")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ledger.Key{}, nil, usage("the credentials cannot be read", err.Error(), "ls -l "+quote(path))
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(data)
+	if err != nil {
+		return ledger.Key{}, nil, usage("there is no user's key in "+path, "it holds an nkey seed, or credentials of NATS", "bindery access keygen FILE")
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		return ledger.Key{}, nil, err
+	}
+	key, err := ledger.ParseKey(seed)
+	if err != nil {
+		return key, nil, err
+	}
+	if _, err := nkeys.ParseDecoratedJWT(data); n.NKey == "" && err == nil && len(data) > len(seed)+2 {
+		return key, nats.UserCredentials(path), nil
+	}
+	return key, key.Option(), nil
+}
+
+// openRemote opens a session with a service on a server.
+func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
+	if n.URL == "" {
+		return nil, usage("the NATS context has no url", "", "nats context ls")
+	}
+	key, login, err := n.identity()
+	if err != nil {
+		return nil, err
+	}
+	opts := []nats.Option{login, nats.Name("bindery"), nats.Timeout(dialTimeout), nats.CustomInboxPrefix(service.InboxOf(key.Public)),
+		nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}
+	if n.CA != "" {
+		opts = append(opts, nats.RootCAs(n.CA))
+	}
+	if n.Cert != "" {
+		opts = append(opts, nats.ClientCert(n.Cert, n.Key))
+	}
+	nc, err := nats.Connect(n.URL, opts...)
+	if errors.Is(err, nats.ErrAuthorization) {
+		// A server that is just taking up other grants turns away whom it should not.
+		time.Sleep(askAgain)
+		nc, err = nats.Connect(n.URL, opts...)
+	}
+	if err != nil {
+		return nil, notReached(n.URL, err)
+	}
+	s := &session{isServed: true}
+	s.later(func() error { nc.Close(); return nil })
+	if s.mesh, err = c.meshOn(ctx, nc); err == nil {
+		s.client, err = service.NewClient(nc, s.mesh)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.client.SignWith(key)
+	return s, nil
+}
+
+// notReached says why a server is not reached.
+func notReached(url string, err error) error {
+	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
+		return refusal(commands.NotPermitted, "the server "+url+" does not let this key in", err.Error(), "bindery access list")
+	}
+	return refusal(commands.Unreachable, "the server "+url+" is not reached", err.Error(), "nats server check connection --server "+quote(url))
+}
+
+// meshOn is the mesh that is served there: the one that is said, or the only one.
+func (c *cli) meshOn(ctx context.Context, nc *nats.Conn) (string, error) {
+	if c.globals.mesh != "" {
+		return c.globals.mesh, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(c.globals.timeout, dialTimeout))
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, "$SRV.INFO.bindery", nil)
+	if err != nil {
+		r := refusal(commands.Unreachable, "nobody on the server says which mesh it serves", err.Error(), "bindery --mesh NAME status")
+		return "", r
+	}
+	var info struct {
+		Metadata map[string]string `json:"metadata"`
+	}
+	if err := json.Unmarshal(m.Data, &info); err != nil || info.Metadata["mesh"] == "" {
+		return "", refusal(commands.Unreachable, "what serves there says no mesh", "", "bindery --mesh NAME status")
+	}
+	return info.Metadata["mesh"], nil
+}

@@ -1,0 +1,429 @@
+// Package instance is one process of several that serve a mesh on one NATS.
+//
+// Each follows the log into a state of its own and answers reads from it. One at
+// a time has the lease (ledger.Lease): it is the writer, decides commands and
+// answers what is asked at the head. When it is gone or cannot show that it holds
+// the lease, another takes over with the state it has; a deposed writer answers
+// nothing from the past, and follows again.
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"bindery/commands/handler"
+	"bindery/commands/service"
+	"bindery/ledger"
+	"bindery/projections"
+)
+
+// Config says what an instance serves, and where.
+type Config struct {
+	// Conn reads and writes the ledger and competes for the lease. It should
+	// reconnect for ever: when it is closed, Run ends.
+	Conn *nats.Conn
+	// Answers is the connection that hears requests and answers them; nil: Conn.
+	Answers *nats.Conn
+	Mesh    string // empty: the only one there is
+	Name    string // of this instance, for people; empty: a new one
+	Version string // of the program, semver
+	// Lease says how long the right to write holds; its Holder is not used.
+	Lease ledger.LeaseConfig
+	// Handler is how commands are decided: Clock, NewID, Logger, Meter and
+	// AppendTimeout. The rest is the instance's own.
+	Handler handler.Config
+	Door    service.Door // who may ask
+	// Inspect tells how the writer and its server are; nil: that cannot be asked.
+	Inspect func(ctx context.Context) (service.Inspection, error)
+}
+
+// Role is what an instance does now.
+type Role string
+
+// The roles.
+const (
+	Starting Role = "starting" // it has not read the log to its end yet
+	Follower Role = "follower" // it answers reads
+	Writer   Role = "writer"   // it answers everything
+	Stopped  Role = "stopped"  // Run has ended
+)
+
+// Status is how an instance is.
+type Status struct {
+	Name    string    `json:"name"`
+	Mesh    string    `json:"mesh"`
+	Role    Role      `json:"role"`
+	Epoch   uint64    `json:"epoch"`   // of the lease, while it is the writer; else 0
+	Applied uint64    `json:"applied"` // the last sequence in its state
+	Head    uint64    `json:"head"`    // the stream's last sequence, as last heard
+	HeadAt  time.Time `json:"head_at"` // when that was heard
+}
+
+// Lag is how many messages lie between the state and the stream's end; foreign
+// ones at the end count.
+func (s Status) Lag() uint64 { return s.Head - min(s.Head, s.Applied) }
+
+// Ready reports whether it answers, and has heard of the stream's end lately.
+func (s Status) Ready(now time.Time) bool {
+	return (s.Role == Follower || s.Role == Writer) && now.Sub(s.HeadAt) < headStale
+}
+
+const (
+	// lookEvery is how often an instance asks for the stream's last sequence.
+	lookEvery = time.Second
+	headStale = 5 * lookEvery
+	// stopTimeout bounds what a stopping instance asks of the server.
+	stopTimeout = 2 * time.Second
+)
+
+// Instance is one process that serves a mesh.
+type Instance struct {
+	cfg    Config
+	logger *slog.Logger
+	log    *ledger.Log
+
+	// One of the two has the state. mu is held for writing while it is handed over.
+	mu       sync.RWMutex
+	follower *follower
+	writer   *handler.Handler
+
+	statusMu sync.Mutex
+	status   Status
+}
+
+// New makes an instance; Run starts it.
+func New(cfg Config) *Instance {
+	cfg.Name = cmp.Or(cfg.Name, nuid.Next())
+	cfg.Answers = cmp.Or(cfg.Answers, cfg.Conn)
+	if cfg.Handler.Logger == nil {
+		cfg.Handler.Logger = slog.New(slog.DiscardHandler)
+	}
+	// Two of one name must not take each other for themselves.
+	cfg.Lease.Holder = cfg.Name + "/" + nuid.Next()
+	return &Instance{cfg: cfg, logger: cfg.Handler.Logger.With("instance", cfg.Name), follower: newFollower(projections.New()),
+		status: Status{Name: cfg.Name, Mesh: cfg.Mesh, Role: Starting}}
+}
+
+// Run serves the mesh until ctx ends, and then answers what it has accepted and
+// gives the lease back: nil. It ends with an error when it cannot go on: the
+// mesh has no ledger, the log is damaged or written by a newer program, a
+// connection is closed for good. It is called once.
+func (i *Instance) Run(ctx context.Context) error {
+	defer i.note(func(s *Status) { s.Role, s.Epoch = Stopped, 0 })
+	var err error
+	if i.log, err = ledger.Open(ctx, i.cfg.Conn, i.cfg.Mesh); err != nil {
+		return err
+	}
+	i.note(func(s *Status) { s.Mesh = i.log.Mesh() })
+	candidate, err := i.log.Candidate(ctx, i.cfg.Lease)
+	if err != nil {
+		return err
+	}
+	var reads *service.Service
+	defer func() {
+		if reads != nil {
+			if err := reads.Stop(); err != nil {
+				i.logger.Warn("stopping the answers to reads", "error", err)
+			}
+		}
+	}()
+	ready := func() (err error) {
+		if reads == nil {
+			reads, err = service.ServeReads(i.service("reader"), i)
+		}
+		return err
+	}
+	for {
+		lease, err := i.follow(ctx, candidate, ready)
+		if err != nil || lease == nil {
+			return err
+		}
+		if err := i.write(ctx, lease); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// service is the configuration of a service of this instance.
+func (i *Instance) service(role string) service.Config {
+	return service.Config{Conn: i.cfg.Answers, Mesh: i.log.Mesh(), Log: i.log, Version: i.cfg.Version, Clock: i.cfg.Handler.Clock,
+		Door: i.cfg.Door, Inspect: i.cfg.Inspect, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}}
+}
+
+// Status tells how the instance is. It waits for nothing: while the state is
+// handed over, Applied is the last one told.
+func (i *Instance) Status() Status {
+	i.statusMu.Lock()
+	defer i.statusMu.Unlock()
+	if i.mu.TryRLock() {
+		if i.writer != nil {
+			i.status.Applied = i.writer.Health().Seq
+		} else {
+			i.status.Applied = i.follower.position().Seq
+		}
+		i.mu.RUnlock()
+	}
+	return i.status
+}
+
+func (i *Instance) note(f func(*Status)) {
+	i.statusMu.Lock()
+	defer i.statusMu.Unlock()
+	f(&i.status)
+}
+
+// View implements service.State, whoever has the state.
+func (i *Instance) View(f func(*projections.State)) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	if i.writer != nil {
+		i.writer.View(f)
+		return
+	}
+	i.follower.View(f)
+}
+
+// Await implements service.State, whoever has the state.
+func (i *Instance) Await(ctx context.Context, seq uint64) (uint64, error) {
+	for {
+		i.mu.RLock()
+		h, f := i.writer, i.follower
+		i.mu.RUnlock()
+		var now uint64
+		var err error
+		if h != nil {
+			// The one before may have stored something that was not there yet when
+			// this one read the log.
+			_ = h.Reach(ctx, seq+1)
+			now, err = h.Await(ctx, seq)
+		} else {
+			now, err = f.Await(ctx, seq)
+		}
+		if !errors.Is(err, handler.ErrClosed) {
+			return now, err
+		}
+		// It was handed over: mu is free when that is done.
+		if ctx.Err() != nil {
+			return now, ctx.Err()
+		}
+	}
+}
+
+// follow follows the log, and competes for the lease once it has read it to its
+// end; ready is called then. It returns the lease, with the state at rest; or an
+// error; or neither, when ctx has ended.
+func (i *Instance) follow(ctx context.Context, candidate *ledger.Candidate, ready func() error) (*ledger.Lease, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	ended := make(chan error, 1)
+	wg.Go(func() { ended <- i.follower.run(ctx, i.log) })
+	wg.Go(func() { i.look(ctx) })
+	type outcome struct {
+		lease *ledger.Lease
+		err   error
+	}
+	acquired := make(chan outcome, 1)
+	wg.Go(func() {
+		if !i.catchUp(ctx) {
+			acquired <- outcome{}
+			return
+		}
+		if err := ready(); err != nil {
+			acquired <- outcome{err: err}
+			return
+		}
+		i.note(func(s *Status) { s.Role = Follower })
+		lease, err := candidate.Acquire(ctx)
+		if lease != nil {
+			i.catchUp(ctx) // what has come meanwhile, while reads are still answered
+		}
+		acquired <- outcome{lease, err}
+	})
+	select {
+	case err := <-ended:
+		cancel()
+		if a := <-acquired; a.lease != nil {
+			i.release(a.lease)
+		}
+		return nil, err
+	case a := <-acquired:
+		cancel()
+		err := <-ended
+		switch {
+		case a.lease == nil && ctx.Err() != nil && err == nil && !errors.Is(a.err, nats.ErrConnectionClosed):
+			return nil, nil
+		case a.lease == nil:
+			return nil, errors.Join(a.err, err)
+		case err != nil:
+			i.release(a.lease)
+			return nil, err
+		}
+		return a.lease, nil
+	}
+}
+
+// catchUp waits until the follower has read the log to its present end, or as
+// near as makes no difference: where the end is foreign, it is never reached. It
+// reports whether ctx still stands.
+func (i *Instance) catchUp(ctx context.Context) bool {
+	for {
+		last, err := i.log.Last(ctx)
+		if err == nil && last == 0 {
+			return true
+		}
+		if err == nil {
+			turn, cancel := context.WithTimeout(ctx, lookEvery)
+			before := i.follower.position().Seq
+			now, err := i.follower.Await(turn, last-1)
+			cancel()
+			if err == nil || ctx.Err() == nil && now == before && now > 0 {
+				return true
+			}
+		}
+		select {
+		case <-time.After(lookEvery / 20):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// look asks for the stream's last sequence, again and again, until ctx ends.
+func (i *Instance) look(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		_, _ = i.head(ctx) // the next look may do better
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// head asks for the stream's last sequence, and notes it.
+func (i *Instance) head(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+	defer cancel()
+	last, err := i.log.Last(ctx)
+	if err == nil {
+		i.note(func(s *Status) { s.Head, s.HeadAt = last, time.Now() })
+	}
+	return last, err
+}
+
+// write is the writer's part: until the lease is lost, ctx ends, or what the log
+// says cannot be folded (an error).
+func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
+	h, err := i.open(ctx, lease)
+	if err != nil || h == nil {
+		i.release(lease)
+		return err
+	}
+	cfg := i.service("writer")
+	cfg.Handler = h
+	svc, err := service.Serve(cfg)
+	if err == nil {
+		i.note(func(s *Status) { s.Role, s.Epoch = Writer, lease.Epoch() })
+		i.logger.Info("writing", "epoch", lease.Epoch(), "seq", h.Health().Seq)
+		err = i.hold(ctx, h, lease)
+	}
+	i.note(func(s *Status) { s.Role, s.Epoch = Follower, 0 })
+	i.logger.Info("not writing any more", "cause", cmp.Or(err, lease.Err(), context.Cause(ctx)))
+	if svc != nil {
+		if err := svc.Stop(); err != nil {
+			i.logger.Warn("stopping the answers", "error", err)
+		}
+	}
+	i.handBack(h)
+	i.release(lease)
+	return err
+}
+
+// hold waits while the lease is held, and sees to it that what others may still
+// have stored is known here.
+func (i *Instance) hold(ctx context.Context, h *handler.Handler, lease *ledger.Lease) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-lease.Lost():
+			return nil
+		case <-tick.C:
+		}
+		last, err := i.head(lease.Context())
+		if err != nil {
+			continue // the lease tells how long that may last
+		}
+		if err := h.Reach(lease.Context(), last); isFatal(err) {
+			return err
+		}
+	}
+}
+
+// isFatal reports whether reading the log again would bring the same error.
+func isFatal(err error) bool {
+	var damage *ledger.DamageError
+	return errors.As(err, &damage) || isNewer(err)
+}
+
+// open hands the state to a new handler, which goes on from it. Both results are
+// nil where the lease is lost before that, or ctx has ended.
+func (i *Instance) open(ctx context.Context, lease *ledger.Lease) (*handler.Handler, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	cfg := i.cfg.Handler
+	cfg.Log, cfg.Lease, cfg.State = i.log, lease, i.follower.take()
+	for {
+		opening, cancel := context.WithTimeout(ctx, openTimeout)
+		stop := context.AfterFunc(lease.Context(), cancel)
+		h, err := handler.Open(opening, cfg)
+		stop()
+		cancel()
+		if err == nil {
+			i.writer, i.follower = h, nil
+			return h, nil
+		}
+		if isFatal(err) || lease.Err() != nil || ctx.Err() != nil {
+			i.follower = newFollower(cfg.State)
+			if !isFatal(err) {
+				err = nil
+			}
+			return nil, err
+		}
+		i.logger.Warn("taking over", "error", err)
+	}
+}
+
+// openTimeout is how long one attempt to read the rest of the log may take.
+const openTimeout = 30 * time.Second
+
+// handBack takes the state back from a handler.
+func (i *Instance) handBack(h *handler.Handler) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.follower, i.writer = newFollower(h.Take()), nil
+}
+
+// release gives a lease back that may be lost already.
+func (i *Instance) release(lease *ledger.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := lease.Release(ctx); err != nil {
+		i.logger.Debug("releasing the lease", "error", err)
+	}
+}
+
+var _ service.State = (*Instance)(nil)

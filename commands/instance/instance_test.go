@@ -1,0 +1,212 @@
+package instance
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"bindery/commands"
+	"bindery/commands/manifest"
+	"bindery/commands/service"
+	"bindery/events"
+	"bindery/ledger"
+)
+
+// fleet is a cluster with a ledger, three instances, and load on it.
+type fleet struct {
+	*cluster
+	log     *ledger.Log
+	members []*member
+	load    *load
+	samples *sampler
+}
+
+const clients = 8
+
+// startFleet starts everything; instance i is connected by connect(i).
+func startFleet(t *testing.T, connect func(c *cluster, i int) *nats.Conn) *fleet {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a cluster needs a while")
+	}
+	f := &fleet{cluster: startCluster(t), samples: &sampler{seen: map[uint64]map[string][]string{}}}
+	f.log = found(t, f.connect(0), 3)
+	for i := range f.servers {
+		f.members = append(f.members, join(t, connect(f.cluster, i), f.options[i].ServerName))
+	}
+	writerOf(t, 20*time.Second, f.members...)
+	prepare(t, newClient(t, f.connect(0)))
+	f.load = startLoad(t, clients, func(i int) *nats.Conn { return f.connect(i % 3) })
+	for i, m := range f.members {
+		f.load.wg.Go(func() {
+			for {
+				select {
+				case <-f.load.stop:
+					return
+				case <-time.After(time.Duration(90+10*i) * time.Millisecond):
+					f.samples.sample(t, m)
+				}
+			}
+		})
+	}
+	f.steady()
+	return f
+}
+
+// steady lets the load go on for a moment.
+func (f *fleet) steady() {
+	f.t.Helper()
+	for range 10 {
+		f.load.next(time.Now(), 40*time.Second)
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// prepare declares what the load refers to.
+func prepare(t *testing.T, c *service.Client) {
+	t.Helper()
+	for _, cmd := range []commands.Command{
+		commands.RegisterNode{Name: "base"},
+		commands.DefineProvision{Name: "pg", Scope: events.ScopeNode},
+		commands.RegisterProvider{Name: "pg-base", Provision: "pg", Node: "base", Endpoint: "base:1"},
+		commands.SetDefault{Provision: "pg", Provider: "pg-base"},
+		commands.DeclareModule{Name: "wiki", Module: manifest.Module{Requires: map[string]manifest.Requirement{"db": {Provision: "pg"}, "log": {Provision: "pg"}}}},
+	} {
+		if _, err := c.Do(patiently(t, 30*time.Second), request(cmd)); err != nil {
+			t.Fatalf("%s: %v", cmd.Verb(), err)
+		}
+	}
+}
+
+// end stops the load, lets all instances come to the end of the log, and
+// verifies what is there.
+func (f *fleet) end(alive ...*member) {
+	t := f.t
+	t.Helper()
+	f.steady()
+	acked := f.load.end()
+	t.Logf("%d acknowledged, %d refused, %d read; the slowest took %v; %d sequences sampled",
+		len(acked), f.load.refused, f.load.reads, f.load.slowest.Round(time.Millisecond), len(f.samples.seen))
+	last, err := f.log.Last(patiently(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range alive {
+		eventually(t, 20*time.Second, m.Status().Name+" has read the log", func() bool { return m.Status().Applied == last })
+		f.samples.sample(t, m)
+	}
+	verify(t, f.log, acked, f.samples)
+}
+
+// others are the members that are not one of those.
+func (f *fleet) others(not ...*member) (out []*member) {
+next:
+	for _, m := range f.members {
+		for _, n := range not {
+			if m == n {
+				continue next
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// The writer dies without a word; then the next one stops in order.
+func TestKillWriter(t *testing.T) {
+	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+	first := writerOf(t, time.Second, f.members...)
+	start := time.Now()
+	first.kill()
+	second := writerOf(t, 20*time.Second, f.others(first)...)
+	t.Logf("killed: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	first.stop()
+	if err := first.wait(t); err == nil {
+		t.Error("an instance whose connection is closed ends without an error")
+	}
+
+	// The first one's place is taken by a new one.
+	i := slices.Index(f.members, first)
+	f.members[i] = join(t, f.connect(i), f.options[i].ServerName+"-again")
+	eventually(t, 20*time.Second, "the new one follows", func() bool { return f.members[i].Status().Role == Follower })
+	start = time.Now()
+	second.stop()
+	writerOf(t, 20*time.Second, f.others(first, second)...)
+	t.Logf("stopped: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	if err := second.wait(t); err != nil {
+		t.Errorf("an orderly stop: %v", err)
+	}
+	f.end(f.others(first, second)...)
+}
+
+func since(t time.Time) time.Duration     { return round(time.Since(t)) }
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// The server that leads the ledger's stream dies, and comes back.
+func TestKillLeader(t *testing.T) {
+	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+	admin := f.connect(0)
+	i := f.leader(admin, f.log.Stream())
+	if i < 0 {
+		t.Fatal("nobody leads")
+	}
+	f.kill(admin, i)
+	f.end(f.members...)
+}
+
+// A server that does not lead the stream dies, and comes back.
+func TestKillServer(t *testing.T) {
+	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+	admin := f.connect(0)
+	f.kill(admin, (f.leader(admin, f.log.Stream())+1)%3)
+	f.end(f.members...)
+}
+
+// kill stops a server and starts it again once there is a writer.
+func (f *fleet) kill(admin *nats.Conn, i int) {
+	f.t.Helper()
+	f.t.Logf("the writer is at %s, the stream's leader at s%d, the lease's at s%d: s%d dies", writerOf(f.t, time.Second, f.members...).Status().Name,
+		f.leader(admin, f.log.Stream()), f.leader(admin, "KV_"+ledger.LeaseBucket), i)
+	start := time.Now()
+	f.stop(i)
+	died := time.Now()
+	f.load.next(died.Add(50*time.Millisecond), 40*time.Second)
+	f.t.Logf("it took %v to stop; the next acknowledgement %v after that, the writer is at %s", round(died.Sub(start)), since(died),
+		writerOf(f.t, 40*time.Second, f.members...).Status().Name)
+	f.start(i)
+	f.await()
+	f.load.next(time.Now(), 40*time.Second)
+}
+
+// The writer's connection is cut for longer than its lease, and mended.
+func TestCutWriter(t *testing.T) {
+	var proxies []*proxy
+	f := startFleet(t, func(c *cluster, i int) *nats.Conn {
+		proxies = append(proxies, startProxy(t, c.urls[i]))
+		return dial(t, proxies[i].url(), nats.IgnoreDiscoveredServers())
+	})
+	first := writerOf(t, time.Second, f.members...)
+	start := time.Now()
+	proxies[slices.Index(f.members, first)].cut()
+	writerOf(t, 20*time.Second, f.others(first)...)
+	t.Logf("cut: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	eventually(t, 10*time.Second, "the one that is cut off knows", func() bool { return !isWriter(first) })
+	proxies[slices.Index(f.members, first)].mend()
+	f.end(f.members...)
+}
+
+// All servers are restarted, one after the other.
+func TestRestartInTurn(t *testing.T) {
+	if os.Getenv("BINDERY_LONG") == "" {
+		t.Skip("BINDERY_LONG is not set")
+	}
+	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+	admin := f.connect(0)
+	for i := range f.servers {
+		f.kill(admin, i)
+	}
+	f.end(f.members...)
+}
