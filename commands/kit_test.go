@@ -26,9 +26,14 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, s: projections.New(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+	w := freshWorld(t)
 	w.must(CreateMesh{Name: "home"})
 	return w
+}
+
+// freshWorld is a world without a mesh.
+func freshWorld(t testing.TB) *world {
+	return &world{t: t, s: projections.New(), now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
 }
 
 func (w *world) id() events.ID {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -37,6 +38,9 @@ func (e *Embedded) SetUsers(users []User) error {
 		return errors.New("the server lets in whoever reaches it")
 	}
 	opts := e.opts.Clone()
+	if at, ok := e.srv.Addr().(*net.TCPAddr); ok {
+		opts.Port = at.Port // what was asked for may have been any
+	}
 	opts.Nkeys = nkeyUsers(append([]User{{Key: e.self.Public}}, users...))
 	if err := e.srv.ReloadOptions(opts); err != nil {
 		return fmt.Errorf("changing who may connect: %w", err)

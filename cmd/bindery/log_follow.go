@@ -41,6 +41,9 @@ func (v *logList) followed(ctx context.Context, c *cli, s *session, q service.Lo
 		if p.another(ctx) {
 			continue
 		}
+		if p.err != nil {
+			return p.err
+		}
 		return refusal(commands.Interrupted, "stopped following", "nothing else is stopped", fmt.Sprintf("bindery log --follow --from seq:%d", first))
 	}
 }

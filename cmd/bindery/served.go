@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,7 +147,8 @@ type patient struct {
 	c   *cli
 	dir string
 	now *session
-	own bool // now is one that this has opened
+	own bool  // now is one that this has opened
+	err error // why nobody will ever answer; nil: somebody may
 }
 
 // patientWith is a patient asker that begins with an open session.
@@ -168,13 +170,17 @@ const askAgain = 300 * time.Millisecond
 func (p *patient) Ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
 	for {
 		data, err := p.now.client.Ask(ctx, q)
-		if !p.now.served() || !isUnreachable(err) || !p.another(ctx) {
+		if !p.now.served() || !isUnreachable(err) {
 			return data, err
+		}
+		if !p.another(ctx) {
+			return nil, cmp.Or(p.err, err)
 		}
 	}
 }
 
-// another waits until somebody serves the store, or ctx ends.
+// another waits until somebody serves the store. It reports false when ctx ends,
+// and when who asks is let in no more (p.err).
 func (p *patient) another(ctx context.Context) bool {
 	for {
 		select {
@@ -182,10 +188,16 @@ func (p *patient) another(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		}
-		if s, err := p.find(ctx); err == nil {
+		s, err := p.find(ctx)
+		var r *commands.Refusal
+		switch {
+		case err == nil:
 			p.close()
 			p.now, p.own = s, true
 			return true
+		case errors.As(err, &r) && r.Code == commands.NotPermitted:
+			p.err = err // it was revoked
+			return false
 		}
 	}
 }

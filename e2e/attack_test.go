@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/oklog/ulid/v2"
+
+	"bindery/ledger"
+)
+
+// guarded is a served store with grants, and the keys of those granted.
+type guarded struct {
+	*cli
+	url  string
+	keys map[string]ledger.Key
+	dir  string // with a file of each key's seed, by name
+}
+
+func newGuarded(t *testing.T) *guarded {
+	g := &guarded{cli: smallStore(t), keys: map[string]ledger.Key{}, dir: t.TempDir()}
+	for name, as := range map[string]string{"ann": "operator", "on-alpha": "agent --node alpha", "on-beta": "agent --node beta", "eve": "auditor"} {
+		public := strings.TrimSpace(g.must(t, "access", "keygen", filepath.Join(g.dir, name)))
+		g.must(t, append([]string{"access", "grant", name, "--nkey", public, "--role"}, strings.Fields(as)...)...)
+		seed, err := os.ReadFile(filepath.Join(g.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := ledger.ParseKey([]byte(strings.TrimSpace(string(seed))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.keys[name] = key
+	}
+	g.serve(t)
+	data, err := os.ReadFile(filepath.Join(g.store, "serve.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e struct{ URL string }
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatal(err)
+	}
+	g.url = e.URL
+	return g
+}
+
+// as is the command line of somebody elsewhere, with a key of its own.
+func (g *guarded) as(t *testing.T, name string) *cli {
+	c := newCLI(t)
+	c.env = []string{"BINDERY_STORE=", "NATS_URL=" + g.url, "NATS_CREDS=" + filepath.Join(g.dir, name)}
+	return c
+}
+
+func (g *guarded) connect(t *testing.T, key ledger.Key) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(g.url, key.Option(), nats.CustomInboxPrefix("_INBOX."+key.Public),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// signed makes a request as docs/security.md says one is made.
+func signed(t *testing.T, key ledger.Key, subject, reply string, at time.Time, body string) *nats.Msg {
+	t.Helper()
+	sum := sha256.Sum256([]byte(body))
+	text := strconv.FormatInt(at.UnixNano(), 10)
+	sig, err := key.Sign([]byte(strings.Join([]string{"bindery request 1", "home", subject, reply, text, hex.EncodeToString(sum[:])}, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &nats.Msg{Subject: subject, Reply: reply, Data: []byte(body), Header: nats.Header{"Bindery-Key": {key.Public},
+		"Bindery-Time": {text}, "Bindery-Sig": {base64.RawURLEncoding.EncodeToString(sig)}}}
+}
+
+func registers(node string) string {
+	return fmt.Sprintf(`{"verb":"node.register","args":{"name":%q},"id":%q,"actor":"ann"}`, node, ulid.Make())
+}
+
+// Each grant may what its role may, by the command line of another machine.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	g.as(t, "ann").must(t, "node", "register", "gamma")
+	g.as(t, "ann").must(t, "provider", "relocate", "pg-alpha", "--to", "alpha", "--endpoint", "alpha:5433")
+	g.as(t, "on-beta").refused(t, "not_permitted", 4, "credential", "issued", "wiki/db", "--generation", "8", "--secret-ref", "file:/s")
+	g.as(t, "on-alpha").must(t, "credential", "issued", "wiki/db", "--generation", "8", "--secret-ref", "file:/s")
+	g.as(t, "on-beta").refused(t, "not_permitted", 4, "binding", "applied", "wiki/db", "--at", "9")
+	g.as(t, "on-alpha").must(t, "binding", "applied", "wiki/db", "--at", number(g.seq(t)))
+	g.as(t, "on-alpha").refused(t, "not_permitted", 4, "node", "register", "delta")
+	g.as(t, "on-alpha").refused(t, "not_permitted", 4, "status")
+	g.as(t, "on-alpha").must(t, "provider", "holders", "pg-alpha")
+	g.as(t, "eve").must(t, "status")
+	g.as(t, "eve").must(t, "log")
+	g.as(t, "eve").refused(t, "not_permitted", 4, "node", "register", "delta")
+	items := read[listJSON[struct{ Actor, Type string }]](t, g.as(t, "eve"), "log", "--from", "seq:"+number(g.seq(t))).Items
+	if len(items) != 1 || items[0].Actor != "on-alpha" {
+		t.Errorf("who acknowledged is told as %+v", items)
+	}
+
+	// What is revoked is out at once; what it waits for ends.
+	log := g.as(t, "eve").following(t, "log", "--follow", "--from", "seq:"+number(g.seq(t)+1), "-o", "jsonl")
+	g.must(t, "node", "register", "delta")
+	if line := log.next(t); !strings.Contains(line, "node.registered") {
+		t.Errorf("line %q", line)
+	}
+	g.as(t, "ann").must(t, "access", "revoke", "eve")
+	g.as(t, "eve").refused(t, "not_permitted", 4, "status")
+	for line := log.next(t); line != ""; line = log.next(t) {
+		if !strings.Contains(line, "access.revoked") {
+			t.Errorf("line %q", line)
+		}
+	}
+	g.as(t, "ann").refused(t, "last_operator", 4, "access", "revoke", "ann")
+}
+
+// The attacks that reach the server. None changes the ledger, none stops it, and
+// what came to the service is answered with a refusal, or not at all.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	before := g.seq(t)
+	stranger, err := ledger.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, opts := range [][]nats.Option{nil, {stranger.Option()}} {
+		if nc, err := nats.Connect(g.url, opts...); err == nil {
+			nc.Close()
+			t.Error("a stranger is let in")
+		}
+	}
+
+	const command, query = "bindery-req.home.command", "bindery-req.home.query"
+	eve, ann := g.keys["eve"], g.keys["ann"]
+	nc := g.connect(t, eve)
+	// ask sends what eve has made, and tells the answer's code; "" for none.
+	ask := func(m *nats.Msg) string {
+		t.Helper()
+		sub, err := nc.SubscribeSync("_INBOX." + eve.Public + ".>")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		if err := nc.PublishMsg(m); err != nil {
+			return err.Error()
+		}
+		in, err := sub.NextMsg(300 * time.Millisecond)
+		if err != nil {
+			return ""
+		}
+		var a struct {
+			Error *struct{ Code string } `json:"error"`
+		}
+		if err := json.Unmarshal(in.Data, &a); err != nil || a.Error == nil {
+			return "done: " + string(in.Data)
+		}
+		return a.Error.Code
+	}
+	inbox := func(key ledger.Key) string { return "_INBOX." + key.Public + ".x1" }
+	now := time.Now()
+	alter := func(m *nats.Msg, f func(*nats.Msg)) *nats.Msg { f(m); return m }
+	valid := func() *nats.Msg { return signed(t, eve, command, inbox(eve), time.Now(), registers("evil")) }
+	for name, c := range map[string]struct {
+		m    *nats.Msg
+		want string
+	}{
+		"an auditor that writes":       {valid(), "not_permitted"},
+		"no signature":                 {&nats.Msg{Subject: command, Reply: inbox(eve), Data: []byte(registers("evil"))}, ""},
+		"another's key, own signature": {alter(valid(), func(m *nats.Msg) { m.Header.Set("Bindery-Key", ann.Public) }), ""},
+		"a stranger's key":             {signed(t, stranger, command, inbox(eve), now, registers("evil")), ""},
+		"a body altered":               {alter(valid(), func(m *nats.Msg) { m.Data = []byte(registers("worse")) }), ""},
+		"a time altered":               {alter(valid(), func(m *nats.Msg) { m.Header.Set("Bindery-Time", "1") }), ""},
+		"an answer to another":         {alter(valid(), func(m *nats.Msg) { m.Reply = inbox(ann) }), ""},
+		"signed long ago":              {signed(t, eve, command, inbox(eve), now.Add(-time.Hour), registers("evil")), "not_permitted"},
+		"signed ahead":                 {signed(t, eve, command, inbox(eve), now.Add(time.Hour), registers("evil")), "not_permitted"},
+		"a query as a command":         {signed(t, eve, query, inbox(eve), now, registers("evil")), "usage"},
+		"an actor that is not she":     {signed(t, eve, command, inbox(eve), now, strings.Replace(registers("evil"), `"ann"`, `"bindery"`, 1)), "not_permitted"},
+		"no JSON":                      {signed(t, eve, command, inbox(eve), now, "\x00\xff{{{"), "usage"},
+		"a field nobody knows":         {signed(t, eve, command, inbox(eve), now, `{"verb":"node.register","key":"`+ann.Public+`"}`), "usage"},
+		"too long":                     {signed(t, eve, command, inbox(eve), now, `{"verb":"`+strings.Repeat("x", 7<<20)+`"}`), "usage"},
+		"deep":                         {signed(t, eve, query, inbox(eve), now, `{"query":"status","args":`+strings.Repeat("[", 1<<20)+`}`), "usage"},
+	} {
+		if got := ask(c.m); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	// A request that was heard is not heard again, by nobody.
+	m := signed(t, eve, query, inbox(eve), time.Now(), `{"query":"node.list"}`)
+	if got := ask(m); !strings.HasPrefix(got, "done: ") {
+		t.Errorf("an honest query: %q", got)
+	}
+	if got := ask(m); got != "not_permitted" {
+		t.Errorf("the same query again: %q", got)
+	}
+	mine := g.connect(t, ann)
+	if err := mine.PublishMsg(signed(t, ann, command, inbox(ann), time.Now(), registers("honest"))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an honest command", func() bool { return g.seq(t) == before+1 })
+
+	// What the server itself keeps from them.
+	denied := make(chan string, 1000)
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err.Error() })
+	for _, subject := range []string{"bindery.home.node." + ulid.Make().String() + ".registered", "$JS.API.STREAM.DELETE.bindery-home",
+		"$JS.API.STREAM.UPDATE.bindery-home", "$JS.API.STREAM.PURGE.bindery-home", "$JS.API.STREAM.MSG.DELETE.bindery-home",
+		"$JS.API.CONSUMER.CREATE.bindery-home", "$JS.API.DIRECT.GET.bindery-home", "$JS.API.STREAM.MSG.GET.bindery-home",
+		"_INBOX." + ann.Public + ".x", "$SYS.REQ.SERVER.PING.IDZ", "$JS.ACK.x"} {
+		_ = nc.PublishRequest(subject, command, []byte("{}"))
+		_ = nc.Flush()
+		select {
+		case err := <-denied:
+			if !strings.Contains(err, "Permissions Violation") && !strings.Contains(err, "permissions violation") {
+				t.Errorf("%s: %s", subject, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s is let through", subject)
+		}
+	}
+	for _, subject := range []string{"_INBOX." + ann.Public + ".>", "_INBOX.>", ">", "bindery.>", "bindery-req.>", "$JS.>"} {
+		sub, err := nc.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-denied:
+		case <-time.After(patience):
+			t.Errorf("listening on %s is let through", subject)
+		}
+		_ = sub.Unsubscribe()
+	}
+
+	// A flood of everything, and of what is never read: others are served.
+	ctx, stop := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	for i := range 20 {
+		flood.Go(func() {
+			nc := g.connect(t, eve)
+			if i == 0 {
+				_, _ = nc.SubscribeSync("_INBOX." + eve.Public + ".>") // and reads nothing
+			}
+			for ctx.Err() == nil {
+				_ = nc.PublishMsg(signed(t, eve, query, inbox(eve), time.Now(), `{"query":"log","args":{"first":1}}`))
+				_ = nc.PublishMsg(&nats.Msg{Subject: command, Data: make([]byte, 1000)})
+				_ = nc.FlushTimeout(time.Second)
+			}
+		})
+	}
+	for range 5 {
+		g.as(t, "ann").must(t, "provider", "update", "pg-alpha", "--version", "16."+strconv.Itoa(int(time.Now().UnixNano()%1000)))
+	}
+	stop()
+	flood.Wait()
+	if r := g.run(t, "status"); r.code != 0 {
+		t.Errorf("after the flood: %s", r.stderr)
+	}
+	names := g.must(t, "node", "list", "-o", "name")
+	if strings.Contains(names, "evil") || strings.Contains(names, "worse") {
+		t.Errorf("the ledger has what an attacker wrote: %s", names)
+	}
+}
