@@ -274,3 +274,52 @@ func TestAttacks(t *testing.T) {
 		t.Errorf("the ledger has what an attacker wrote: %s", names)
 	}
 }
+
+// A second machine joins: one file and its own key, no openssl. Its agent
+// acknowledges on its node and is refused on another.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	c := smallStore(t)
+	c.refused(t, "usage", 2, "serve", "--listen", "0.0.0.0:0")
+	c.refused(t, "usage", 2, "serve", "--listen", "0.0.0.0:0", "--tls-own") // nobody is granted access
+	dir := t.TempDir()
+	key := func(name string) string {
+		return strings.TrimSpace(c.must(t, "access", "keygen", filepath.Join(dir, name)))
+	}
+	c.must(t, "access", "grant", "ann", "--role", "operator", "--nkey", key("ann"))
+	join := filepath.Join(dir, "home.json")
+	c.refused(t, "needs_serve", 7, "access", "grant", "on-beta", "--role", "agent", "--node", "beta", "--nkey", key("early"), "--join", join)
+	s := c.serve(t, "--listen", "0.0.0.0:0", "--tls-own", "--name", "localhost")
+	c.must(t, "access", "grant", "on-beta", "--role", "agent", "--node", "beta", "--nkey", key("on-beta"), "--join", join)
+	c.must(t, "access", "grant", "on-alpha", "--role", "agent", "--node", "alpha", "--nkey", key("on-alpha"))
+	text, err := os.ReadFile(join)
+	if err != nil || strings.Contains(string(text), "PRIVATE") || strings.Contains(string(text), "SU") && strings.Contains(string(text), `"seed"`) {
+		t.Fatalf("%v: %s", err, text)
+	}
+	as := func(name string) *cli {
+		o := newCLI(t)
+		o.env = []string{"BINDERY_STORE=", "NATS_CONTEXT=" + join, "NATS_CREDS=" + filepath.Join(dir, name)}
+		return o
+	}
+	as("ann").must(t, "provider", "relocate", "pg-alpha", "--to", "beta", "--endpoint", "beta:5432")
+	as("on-alpha").refused(t, "not_permitted", 4, "credential", "issued", "wiki/db", "--generation", "8", "--secret-ref", "file:/s")
+	as("on-beta").must(t, "credential", "issued", "wiki/db", "--generation", "8", "--secret-ref", "file:/s")
+	as("on-beta").refused(t, "not_permitted", 4, "binding", "applied", "wiki/db", "--at", "10")
+	as("on-alpha").must(t, "binding", "applied", "wiki/db", "--at", number(c.seq(t)))
+
+	// Who does not know the authority does not talk to it, and an unencrypted
+	// client gets nowhere.
+	var e struct{ URL string }
+	if err := json.Unmarshal(text, &e); err != nil {
+		t.Fatal(err)
+	}
+	plain := newCLI(t)
+	plain.env = []string{"BINDERY_STORE=", "NATS_URL=" + e.URL, "NATS_CREDS=" + filepath.Join(dir, "ann")}
+	plain.refused(t, "unreachable", 7, "status")
+
+	// The same authority vouches for the next run: a join file stays good.
+	port := e.URL[strings.LastIndexByte(e.URL, ':')+1:]
+	s.stop(t, os.Interrupt)
+	c.serve(t, "--listen", "0.0.0.0:"+port, "--tls-own", "--name", "localhost")
+	as("ann").must(t, "status")
+}

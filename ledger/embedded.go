@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,9 @@ const (
 	embeddedMaxStore  = 1 << 40
 )
 
+// tlsTimeout is how long a handshake may take, in seconds.
+const tlsTimeout = 5
+
 // EmbeddedConfig says what server to start.
 type EmbeddedConfig struct {
 	// Dir is the store directory. It must exist and be locked (AcquireLock):
@@ -38,6 +42,8 @@ type EmbeddedConfig struct {
 	// Users are who may connect, beside this process itself; nil: whoever
 	// reaches the server, with all rights.
 	Users []User
+	// TLS is what connections over the network are secured with; nil: nothing.
+	TLS *tls.Config
 	// Adjust, if not nil, may change the server's options before it starts.
 	Adjust func(*server.Options)
 }
@@ -84,14 +90,20 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		self = &key
 		opts.Nkeys = nkeyUsers(append([]User{{Key: key.Public}}, cfg.Users...))
 	}
+	if cfg.TLS != nil {
+		opts.TLSConfig, opts.TLS, opts.TLSTimeout = cfg.TLS, true, tlsTimeout
+		opts.OCSPConfig = &server.OCSPConfig{Mode: server.OCSPModeNever} // it would keep files in the store
+	}
 	if cfg.Adjust != nil {
 		cfg.Adjust(opts)
 	}
+	port := opts.Port // -1 becomes 0 in there, and 0 the default one when options are set anew
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", cfg.Dir, err)
 	}
 	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self, synced: opts.SyncAlways, opts: opts.Clone()}
+	e.opts.Port = port
 	srv.SetLoggerV2(e.log, false, false, false)
 	started := make(chan struct{})
 	go func() {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +23,7 @@ func (c *cli) access() *cobra.Command {
 
 type accessGrant struct {
 	write
-	role, node, nkey string
+	role, node, nkey, join string
 }
 
 func (*accessGrant) help() *cobra.Command {
@@ -42,6 +44,7 @@ func (v *accessGrant) flags(f *flags) {
 	f.StringVar(&v.role, "role", "", "`role`: operator, agent or auditor")
 	f.StringVar(&v.node, "node", "", "the `node` of an agent")
 	f.StringVar(&v.nkey, "nkey", "", "the public `key`, U…; bindery access keygen makes one")
+	f.StringVar(&v.join, "join", "", "write a `file` (….json) with what that machine needs to reach who serves")
 	f.values("role", roleNames()...)
 	f.names("node", nodeNames)
 	f.values("nkey")
@@ -57,8 +60,49 @@ func roleNames() []string {
 }
 
 func (v *accessGrant) run(ctx context.Context, c *cli, args []string) error {
-	return c.change(ctx, &v.write, "access "+args[0],
+	var join []byte
+	if v.join != "" {
+		var err error
+		if join, err = c.joinFor(v.join); err != nil {
+			return err
+		}
+	}
+	err := c.change(ctx, &v.write, "access "+args[0],
 		commands.GrantAccess{Name: args[0], Role: events.Role(v.role), Node: v.node, NKey: v.nkey})
+	if err != nil || join == nil || v.dryRun {
+		return err
+	}
+	if err := os.WriteFile(v.join, join, 0o644); err != nil {
+		return refusal(commands.StoreUnusable, "the join file cannot be written", err.Error(), "ls -ld "+quote(v.join))
+	}
+	return nil
+}
+
+// joinFor tells how other machines reach who serves the store, and what vouches
+// for it. There is no secret in it: whoever joins has a key of his own.
+func (c *cli) joinFor(path string) ([]byte, error) {
+	dir, err := c.storeDir()
+	if err != nil {
+		return nil, err
+	}
+	e, ok := findEndpoint(dir)
+	switch {
+	case !ok:
+		return nil, refusal(commands.NeedsServe, "nobody serves the store", "how it is reached is not known", "bindery serve --listen 0.0.0.0:4222 --tls-own --name HOST")
+	case e.Public == "":
+		return nil, refusal(commands.NeedsServe, "other machines do not reach it", "it listens without TLS, on this machine", "bindery serve --listen 0.0.0.0:4222 --tls-own --name HOST")
+	case !strings.HasSuffix(path, ".json"):
+		return nil, usage("--join is the name of no .json file", "--context tells a join file from a NATS context by that", "the same command with --join "+quote(path+".json"))
+	}
+	data, err := json.MarshalIndent(joinFile{URL: e.Public, Mesh: e.Mesh, Pinned: e.CA}, "", "  ")
+	return append(data, '\n'), err
+}
+
+// joinFile is the part of a natsContext that one machine tells another.
+type joinFile struct {
+	URL    string `json:"url"`
+	Mesh   string `json:"mesh"`
+	Pinned string `json:"ca_pem,omitempty"`
 }
 
 type accessRevoke struct{ write }

@@ -130,8 +130,9 @@ func (v *doctor) examine(ctx context.Context, c *cli) diagnosis {
 	add(c.storeSetting(dir))
 	if !isStore(dir) {
 		add(c.meshSetting(""), c.outputSetting(), c.actorSetting())
-		add(noStore(dir))
-		add(skipped("there is no store", append([]string{"lock", "space"}, ledgerChecks...)...)...)
+		none := noStore(dir)
+		add(none)
+		add(skipped(none.What, append([]string{"lock", "space"}, ledgerChecks...)...)...)
 		return d
 	}
 	files, space := checkFiles(dir), checkSpace(dir)

@@ -3,6 +3,7 @@ package main
 import (
 	"net/url"
 	"path/filepath"
+	"strings"
 
 	"bindery/events"
 )
@@ -67,14 +68,18 @@ func (c *cli) outputSetting() doctorCheck {
 }
 
 func (c *cli) actorSetting() doctorCheck {
-	actor, from := c.program.Getenv("BINDERY_ACTOR"), "BINDERY_ACTOR; --actor goes before it"
-	fix := "unset BINDERY_ACTOR"
-	if actor == "" {
-		actor, from = osActor(), "the system's user and host; --actor and BINDERY_ACTOR go before them"
-		fix = "export BINDERY_ACTOR=NAME"
+	if actor := c.program.Getenv("BINDERY_ACTOR"); actor != "" {
+		return judgeActor(actor, "BINDERY_ACTOR; --actor goes before it", "unset BINDERY_ACTOR")
 	}
+	return judgeActor(osActor(), "the system's user and host; --actor and BINDERY_ACTOR go before them", "export BINDERY_ACTOR=NAME")
+}
+
+func judgeActor(actor, from, fix string) doctorCheck {
 	if err := events.CheckActor(actor); err != nil {
 		return bad("setting_actor", "the actor cannot be recorded", err.Error()+"; it comes from "+from, fix)
+	}
+	if strings.HasPrefix(actor, unknownUser+"@") {
+		return warned("setting_actor", "the actor is "+clip(actor), "the system does not know who this is, and so will nobody who reads the log", fix)
 	}
 	return ok("setting_actor", "the actor is "+clip(actor), from)
 }

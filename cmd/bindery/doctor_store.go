@@ -15,7 +15,11 @@ import (
 )
 
 // ownFiles are what bindery keeps in a store, and the modes they must have.
-var ownFiles = map[string]fs.FileMode{server.JetStreamStoreDir: 0o700, ledger.LockFile: 0o600, endpointFile: 0o600}
+var ownFiles = map[string]fs.FileMode{server.JetStreamStoreDir: 0o700, ledger.LockFile: 0o600, endpointFile: 0o600,
+	"ca.pem": 0o600, "ca.key": 0o600, "server.pem": 0o600, "server.key": 0o600}
+
+// hasKey reports whether a file has a key in it.
+func hasKey(name string) bool { return name == endpointFile || strings.HasSuffix(name, ".key") }
 
 // checkFiles looks at who may use the files of a store.
 func checkFiles(dir string) []doctorCheck {
@@ -47,8 +51,8 @@ func checkFiles(dir string) []doctorCheck {
 		case strings.HasPrefix(e.Name(), endpointFile+"."): // being written, or left by who was killed in it
 		case !own:
 			foreign = append(foreign, e.Name())
-		case e.Name() == endpointFile && i.Mode().Perm()&0o077 != 0:
-			out = append(out, bad("store", fmt.Sprintf("others may read %s: its mode is %04o", path, i.Mode().Perm()), "it has the key to who serves the store", "chmod 600 "+quote(path)))
+		case hasKey(e.Name()) && i.Mode().Perm()&0o077 != 0:
+			out = append(out, bad("store", fmt.Sprintf("others may read %s: its mode is %04o", path, i.Mode().Perm()), "there is a key in it", "chmod 600 "+quote(path)))
 		case i.Mode().Perm()&^want&0o022 != 0:
 			out = append(out, bad("store", fmt.Sprintf("others may write %s: its mode is %04o", path, i.Mode().Perm()), "it is a part of the store", fmt.Sprintf("chmod %o %s", want, quote(path))))
 		}

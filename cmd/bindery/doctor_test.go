@@ -164,8 +164,10 @@ func TestDoctorFinds(t *testing.T) {
 		"writable by others": {func(t *testing.T, p *patientStore) { chmod(t, p.dir, 0o770) }, []string{"store fail"}, nil},
 		"a key that others read": {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, endpointFile), "{}", 0o644) },
 			[]string{"store fail"}, nil},
-		"a lock that others write": {func(t *testing.T, p *patientStore) { chmod(t, filepath.Join(p.dir, ledger.LockFile), 0o622) }, []string{"store fail"}, nil},
-		"files that are not ours":  {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "notes"), "", 0o600) }, []string{"store warn"}, nil},
+		"an authority that others use":      {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "ca.key"), "", 0o640) }, []string{"store fail"}, nil},
+		"a certificate, which all may read": {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "ca.pem"), "", 0o644) }, nil, nil},
+		"a lock that others write":          {func(t *testing.T, p *patientStore) { chmod(t, filepath.Join(p.dir, ledger.LockFile), 0o622) }, []string{"store fail"}, nil},
+		"files that are not ours":           {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "notes"), "", 0o600) }, []string{"store warn"}, nil},
 		"files of somebody else": {func(t *testing.T, p *patientStore) {
 			if os.Geteuid() != 0 {
 				t.Skip("only root may give a file away")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,7 @@ func (p *patientStore) serve(args ...string) *serving {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &serving{t: p.t, log: &syncBuffer{}, cancel: cancel, done: make(chan int, 1)}
 	program := *p.Program
+	program.NewID = handler.NewIDs(program.Clock) // it is a process of its own elsewhere
 	go func() {
 		s.done <- program.Run(ctx, append([]string{"serve", "--store", p.dir}, args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: s.log})
 	}()
@@ -192,15 +194,33 @@ func TestServeTellsOfItsHealth(t *testing.T) {
 	}
 }
 
+// asked is the generation that is asked for on a slot.
+func (p *patientStore) asked(assignment, slot string) string {
+	p.t.Helper()
+	p.must("credential", "list", "--assignment", assignment, "--state", "asked", "-o", "jsonl")
+	for line := range strings.Lines(p.out.String()) {
+		var k struct {
+			Slot       string
+			Generation uint64
+		}
+		if err := json.Unmarshal([]byte(line), &k); err != nil {
+			p.t.Fatal(err)
+		}
+		if k.Slot == slot {
+			return strconv.FormatUint(k.Generation, 10)
+		}
+	}
+	p.t.Fatalf("nothing is asked for on %s/%s: %s", assignment, slot, &p.out)
+	return ""
+}
+
 // Rotations and holders are counted when somebody asks.
 func TestMetricsOfRotations(t *testing.T) {
 	p := newPatientStore(t)
-	p.must("credential", "list", "--assignment", "wiki", "-o", "json")
-	generation := regexp.MustCompile(`"slot": "db",(?s:.*?)"generation": (\d+)`).FindStringSubmatch(p.out.String())
-	if generation == nil {
-		t.Fatalf("%s", &p.out)
-	}
-	p.must("credential", "issued", "wiki/db", "--generation", generation[1], "--secret-ref", "vault:kv/wiki/1")
+	p.must("assignment", "create", "wiki", "--node", "alpha", "--name", "wiki-two")
+	old := p.asked("wiki", "db")
+	p.must("credential", "issued", "wiki/db", "--generation", old, "--secret-ref", "vault:kv/wiki/1")
+	p.must("credential", "issued", "wiki-two/db", "--generation", p.asked("wiki-two", "db"), "--secret-ref", "vault:kv/two/1")
 	s := p.serve("--http", "localhost:0")
 	want := func(rotations, overdue, holders float64) {
 		t.Helper()
@@ -209,13 +229,23 @@ func TestMetricsOfRotations(t *testing.T) {
 			t.Errorf("%v open, %v overdue, %v holders; want %v, %v, %v", m["bindery_open_rotations"], m["bindery_overdue_members"], m["bindery_holders"], rotations, overdue, holders)
 		}
 	}
-	want(0, 0, 1)
-	p.must("rotation", "start", "--binding", "wiki/db", "--deadline", "1h")
-	want(1, 0, 1)
+	want(0, 0, 2)
+	p.must("rotation", "start", "--provider", "pg-alpha", "--deadline", "1h")
+	want(1, 0, 2)
+	p.must("credential", "issued", "wiki/db", "--generation", p.asked("wiki", "db"), "--secret-ref", "vault:kv/wiki/2")
+	want(1, 0, 3)
+	p.must("status", "-o", "json")
+	var st statusView
+	if err := json.Unmarshal(p.out.Bytes(), &st); err != nil {
+		t.Fatal(err)
+	}
+	p.must("binding", "applied", "wiki/db", "--at", strconv.FormatUint(st.Seq, 10))
+	p.must("credential", "revoked", "wiki/db", "--generation", old)
+	want(1, 0, 2)
 	s.stop()
 	p.Clock = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	s = p.serve("--http", "127.0.0.1:0")
-	want(1, 1, 1)
+	want(1, 1, 2)
 }
 
 // It listens nowhere but on this machine, and not at all unless it is told to.
@@ -225,6 +255,11 @@ func TestServeHTTPAddresses(t *testing.T) {
 		if code := p.run(t.Context(), "serve", "--http", address); code != 2 || !strings.Contains(p.errs.String(), "fix: bindery serve --http 127.0.0.1:") {
 			t.Errorf("%s: exit code %d: %s", address, code, &p.errs)
 		}
+	}
+	// A name may stand for any address: it is looked at again.
+	if _, stop, err := newHealth(time.Now).listen("0.0.0.0", "0", slog.New(slog.DiscardHandler)); err == nil {
+		_ = stop()
+		t.Error("it listens on every address")
 	}
 	s := p.serve("--http", "127.0.0.1:0")
 	other := newPatientStore(t)

@@ -175,9 +175,12 @@ func (c *cli) actor(flag string) (string, error) {
 	return actor, nil
 }
 
+// unknownUser stands for a user whom the system does not know.
+const unknownUser = "unknown"
+
 // osActor is the system's user and host.
 func osActor() string {
-	name, host := "unknown", "localhost"
+	name, host := unknownUser, "localhost"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}

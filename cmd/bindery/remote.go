@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +28,10 @@ type natsContext struct {
 	CA    string `json:"ca"`    // file with the certificates of who vouches for the server
 	Cert  string `json:"cert"`
 	Key   string `json:"key"`
+
+	// What a join file has beside.
+	Pinned string `json:"ca_pem,omitempty"` // the certificates that vouch for the server
+	Mesh   string `json:"mesh,omitempty"`
 }
 
 // remote says which server is meant, and whether one is: what flags say comes
@@ -62,8 +68,18 @@ func (c *cli) remote() (natsContext, bool, error) {
 	return n, true, nil
 }
 
-// readContext reads a context of the NATS command line.
+// readContext reads a context of the NATS command line, or a join file by its path.
 func readContext(env func(string) string, name string) (n natsContext, err error) {
+	if strings.HasSuffix(name, ".json") {
+		data, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(data, &n)
+		}
+		if err != nil {
+			return n, usage("the join file cannot be read", err.Error(), "bindery access grant NAME --join FILE")
+		}
+		return n, nil
+	}
 	dir := env("XDG_CONFIG_HOME")
 	if dir == "" {
 		dir = filepath.Join(env("HOME"), ".config")
@@ -125,6 +141,9 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	}
 	opts := []nats.Option{login, nats.Name("bindery"), nats.Timeout(dialTimeout), nats.CustomInboxPrefix(service.InboxOf(key.Public)),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}
+	if n.Pinned != "" {
+		opts = append(opts, pinned(n.Pinned, ""))
+	}
 	if n.CA != "" {
 		opts = append(opts, nats.RootCAs(n.CA))
 	}
@@ -142,7 +161,10 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	}
 	s := &session{isServed: true}
 	s.later(func() error { nc.Close(); return nil })
-	if s.mesh, err = c.meshOn(ctx, nc); err == nil {
+	if s.mesh = cmp.Or(c.globals.mesh, n.Mesh); s.mesh == "" {
+		s.mesh, err = c.meshOn(ctx, nc)
+	}
+	if err == nil {
 		s.client, err = service.NewClient(nc, s.mesh)
 	}
 	if err != nil {
@@ -160,11 +182,8 @@ func notReached(url string, err error) error {
 	return refusal(commands.Unreachable, "the server "+url+" is not reached", err.Error(), "nats server check connection --server "+quote(url))
 }
 
-// meshOn is the mesh that is served there: the one that is said, or the only one.
+// meshOn is the mesh that says it is served there.
 func (c *cli) meshOn(ctx context.Context, nc *nats.Conn) (string, error) {
-	if c.globals.mesh != "" {
-		return c.globals.mesh, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, min(c.globals.timeout, dialTimeout))
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, "$SRV.INFO.bindery", nil)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -21,6 +22,10 @@ type serve struct {
 	listen   string
 	http     string
 	logLevel string
+
+	tlsOwn          bool
+	tlsCert, tlsKey string
+	names           []string // under which others reach it
 }
 
 func (*serve) help() *cobra.Command {
@@ -28,19 +33,29 @@ func (*serve) help() *cobra.Command {
 		Use: "serve",
 		Example: `  bindery serve --store /srv/bindery/home
   bindery serve --listen 127.0.0.1:4222 --log-level debug
-  bindery serve --http 127.0.0.1:9464`,
+  bindery serve --http 127.0.0.1:9464
+  bindery serve --listen 0.0.0.0:4222 --tls-own --name alpha.home.arpa`,
 		Short: "Hold the store and answer for it",
 		Long: `Holds the store and listens on this machine until it is told to stop (SIGTERM, Ctrl-C). Every other
 command on the store finds it and goes through it, so that several can work at once and some can wait:
-rotation wait, log --follow. Only who can read the store's files can connect. It answers what it has
-accepted before it ends. With --http it tells there how it is: /healthz, /readyz, and /metrics for
+rotation wait, log --follow. Who can read the store's files can connect, and who is granted access. It
+answers what it has accepted before it ends. Beyond this machine it listens with TLS only, and only when
+somebody is granted access; --tls-own makes an authority in the store, and access grant --join writes what
+another machine needs. With --http it tells there how it is: /healthz, /readyz, and /metrics for
 Prometheus, to whoever is on this machine.`,
 	}
 }
 
 func (v *serve) flags(f *flags) {
 	f.args()
-	f.StringVar(&v.listen, "listen", "127.0.0.1:0", "`HOST:PORT` on this machine to listen on; port 0: any")
+	f.StringVar(&v.listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0: any")
+	f.BoolVar(&v.tlsOwn, "tls-own", false, "TLS with certificates of the store's own authority")
+	f.StringVar(&v.tlsCert, "tls-cert", "", "`file` with the certificate to show, in PEM")
+	f.StringVar(&v.tlsKey, "tls-key", "", "`file` with its key")
+	f.StringSliceVar(&v.names, "name", nil, "`host` name or address under which others reach it; may be repeated")
+	f.cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	f.cmd.MarkFlagsMutuallyExclusive("tls-own", "tls-cert")
+	f.values("name")
 	f.StringVar(&v.logLevel, "log-level", "info", "what is logged on standard error: debug, info, warn or error")
 	f.StringVar(&v.http, "http", "", "`HOST:PORT` on this machine for /healthz, /readyz and /metrics; not given: none")
 	f.values("listen")
@@ -49,7 +64,7 @@ func (v *serve) flags(f *flags) {
 }
 
 func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
-	host, port, err := onThisMachine("listen", v.listen, "whoever can read the store's files may write to it, and nobody else", "4222")
+	host, port, err := v.address()
 	if err != nil {
 		return err
 	}
@@ -84,18 +99,55 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 	return err
 }
 
+// address is where to listen: beyond this machine with TLS only.
+func (v *serve) address() (host string, port int, err error) {
+	if v.tlsOwn || v.tlsCert != "" {
+		return hostPort("listen", v.listen, "4222")
+	}
+	return onThisMachine("listen", v.listen, "beyond it, requests and answers would go in the clear (with --tls-own or --tls-cert they do not)", "4222")
+}
+
+// identity is what it proves itself with; nil without TLS.
+func (v *serve) identity(dir, host string, now time.Time) (*serverIdentity, error) {
+	switch {
+	case v.tlsCert != "":
+		return loadIdentity(v.tlsCert, v.tlsKey)
+	case v.tlsOwn:
+		names := v.names
+		if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+			names = append([]string{host}, names...)
+		}
+		return ownIdentity(dir, names, now)
+	}
+	return nil, nil
+}
+
+// beyond reports whether an address is reached from other machines.
+func beyond(host string) bool {
+	ip := net.ParseIP(host)
+	return (ip == nil || !ip.IsLoopback()) && host != "localhost"
+}
+
 // onThisMachine reads a flag's HOST:PORT, which must be a loopback address.
 func onThisMachine(flag, text, why, example string) (host string, port int, err error) {
+	if host, port, err = hostPort(flag, text, example); err != nil {
+		return "", 0, err
+	}
+	if beyond(host) {
+		return "", 0, usage("--"+flag+" is not on this machine", why,
+			"bindery serve --"+flag+" 127.0.0.1:"+strconv.Itoa(port))
+	}
+	return host, port, nil
+}
+
+// hostPort reads a flag's HOST:PORT.
+func hostPort(flag, text, example string) (host string, port int, err error) {
 	host, number, err := net.SplitHostPort(text)
 	if err == nil {
 		port, err = strconv.Atoi(number)
 	}
 	if err != nil || port < 0 || port > 65535 {
 		return "", 0, usage("--"+flag+" is no HOST:PORT", "", "bindery serve --"+flag+" 127.0.0.1:"+example)
-	}
-	if ip := net.ParseIP(host); (ip == nil || !ip.IsLoopback()) && host != "localhost" {
-		return "", 0, usage("--"+flag+" is not on this machine", why+": it listens on a loopback address",
-			"bindery serve --"+flag+" 127.0.0.1:"+number)
 	}
 	return host, port, nil
 }
@@ -123,11 +175,22 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 		return err
 	}
 	users := []ledger.User{service.CallerUser(local.Public), service.ResponderUser(responder.Public)}
+	proof, err := v.identity(dir, host, c.program.Clock())
+	if err != nil {
+		return err
+	}
 	by := opening{find: openLog(dir, c.globals.mesh), logger: logger, answering: &responder, meter: meter,
 		door:   service.Door{Signed: true, Local: local.Public},
 		server: ledger.EmbeddedConfig{Listen: true, Host: host, Port: port, Logger: logger, Users: users}}
+	if proof != nil {
+		by.server.TLS = proof.config
+	}
 	if err := s.open(ctx, c, dir, by); err != nil {
 		return err
+	}
+	if beyond(host) && s.grants() == 0 {
+		return usage("nobody is granted access", "beyond this machine it serves who is granted access, and nobody is",
+			"bindery access grant NAME --role operator --nkey KEY")
 	}
 	seed, err := local.Seed()
 	if err != nil {
@@ -137,6 +200,7 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 		return err
 	}
 	e := endpoint{URL: s.url, Mesh: s.mesh, Seed: seed, PID: os.Getpid(), HTTP: about}
+	v.tellOthers(&e, host, proof)
 	if err := e.leave(dir); err != nil {
 		return refusal(commands.StoreUnusable, "it cannot be said in the store how it is served", err.Error(), "ls -ld "+quote(dir))
 	}
@@ -151,4 +215,23 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	logger.Info("stopping")
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	return nil
+}
+
+// tellOthers notes how it is reached with TLS: from this machine, and from others.
+func (v *serve) tellOthers(e *endpoint, host string, proof *serverIdentity) {
+	if proof == nil {
+		return
+	}
+	_, port, _ := net.SplitHostPort(e.URL[len("nats://"):])
+	ip := net.ParseIP(host)
+	here, there := host, host
+	if ip != nil && ip.IsUnspecified() {
+		here = "127.0.0.1"
+		there, _ = os.Hostname()
+	}
+	if len(v.names) > 0 {
+		there = v.names[0]
+	}
+	e.URL, e.Pin, e.Name = "tls://"+net.JoinHostPort(here, port), string(proof.pin), proof.name
+	e.Public, e.CA = "tls://"+net.JoinHostPort(there, port), string(proof.authority)
 }

@@ -11,6 +11,12 @@ import (
 	"bindery/projections"
 )
 
+// grants counts who is granted access.
+func (s *session) grants() (n int) {
+	s.handler.View(func(st *projections.State) { n = len(st.ListGrants().Items) })
+	return n
+}
+
 // keepGrants lets those connect whom the ledger grants access, beside always, and
 // follows its grants and revocations until the session is closed.
 func (s *session) keepGrants(always []ledger.User, logger *slog.Logger) error {

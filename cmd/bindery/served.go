@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +33,12 @@ type endpoint struct {
 	Seed string `json:"seed"` // of the key that logs in
 	PID  int    `json:"pid"`
 	HTTP string `json:"http,omitempty"` // where it tells of its health
+	// With TLS: what vouches for it here, in PEM, and its name there; where other
+	// machines reach it, and what vouches for it to them.
+	Pin    string `json:"pin,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Public string `json:"public,omitempty"`
+	CA     string `json:"ca,omitempty"`
 }
 
 // leave writes e into a store: whole, or not at all.
@@ -89,7 +97,7 @@ func (c *cli) dial(e endpoint) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotServed, err)
 	}
-	nc, err := nats.Connect(e.URL, key.Option(), nats.Name("bindery"), nats.Timeout(dialTimeout),
+	nc, err := nats.Connect(e.URL, key.Option(), pinned(e.Pin, e.Name), nats.Name("bindery"), nats.Timeout(dialTimeout),
 		nats.CustomInboxPrefix(service.InboxOf(key.Public)), nats.MaxReconnects(reconnects), nats.ReconnectWait(100*time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
@@ -103,6 +111,22 @@ func (c *cli) dial(e endpoint) (*session, error) {
 	}
 	s.client.SignWith(key)
 	return s, nil
+}
+
+// pinned trusts the certificates in PEM, and no others; all that the system
+// trusts where there are none.
+func pinned(text, name string) nats.Option {
+	return func(o *nats.Options) error {
+		if text == "" {
+			return nil
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM([]byte(text)) {
+			return errors.New("what is to vouch for the server is no certificate")
+		}
+		o.TLSConfig, o.Secure = &tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}, true
+		return nil
+	}
 }
 
 // errNotServed says that nobody serves a store.
