@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,9 @@ func (c GrantAccess) Decide(t *Tx) error {
 	e := &events.AccessGranted{Name: c.Name, Role: c.Role, NKey: c.NKey}
 	if err := events.CheckName(c.Name); err != nil {
 		return invalid(err)
+	}
+	if !slices.Contains(events.Roles(), c.Role) {
+		return refuse(Usage, fmt.Sprintf("role is %q, not one of operator, agent, auditor", clip(string(c.Role))), "", "bindery access grant --help")
 	}
 	if err := events.CheckNKey(c.NKey); err != nil {
 		return codedAs(NKeyInvalid, err)

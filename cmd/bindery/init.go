@@ -17,26 +17,38 @@ import (
 	"bindery/projections"
 )
 
-type meshInit struct{ write }
+type meshInit struct {
+	write
+	operator, nkey string
+}
 
 func (*meshInit) help() *cobra.Command {
 	return &cobra.Command{
-		Use:     "init",
-		Example: "  bindery init --mesh home",
-		Short:   "Begin the ledger of a mesh",
+		Use: "init",
+		Example: `  bindery init --mesh home
+  bindery init --mesh home --operator ann --nkey UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4`,
+		Short: "Begin the ledger of a mesh",
 		Long: `Makes the store directory and begins the ledger of a mesh in it. A store holds one mesh. An init
-that was interrupted is finished by the same command again.`,
+that was interrupted is finished by the same command again. --operator grants the first operator access
+through a bindery serve, in the same step.`,
 	}
 }
 
-func (v *meshInit) flags(f *flags) { v.bind(f) }
+func (v *meshInit) flags(f *flags) {
+	v.bind(f)
+	f.StringVar(&v.operator, "operator", "", "the `name` of the first operator")
+	f.StringVar(&v.nkey, "nkey", "", "his public `key`, U…")
+	f.cmd.MarkFlagsRequiredTogether("operator", "nkey")
+	f.values("operator")
+	f.values("nkey")
+}
 
 func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 	mesh := c.globals.mesh
 	if mesh == "" {
 		return usage("bindery init needs --mesh NAME", "a ledger is that of one mesh", "bindery init --mesh NAME")
 	}
-	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh})
+	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh, Operator: v.operator, NKey: v.nkey})
 	if err != nil {
 		return err
 	}
