@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -402,5 +405,23 @@ func freshLog(t testing.TB, s *store) *Log {
 	if err := js.DeleteStream(ctxT(t), StreamName(testMesh)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatal(err)
 	}
+	awaitGone(t, s)
 	return mustCreate(t, s)
+}
+
+// awaitGone waits until the files of the deleted ledger are: the server removes
+// them after it has answered, and a stream created meanwhile finds its messages.
+// What it leaves behind (a flush may write while it removes) is removed here.
+func awaitGone(t testing.TB, s *store) {
+	t.Helper()
+	dir := filepath.Join(s.srv.srv.JetStreamConfig().StoreDir, "$G", "streams", StreamName(testMesh))
+	for range 50 {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
 }

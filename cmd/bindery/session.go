@@ -143,7 +143,7 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 	}
 	log, err := by.find(ctx, writer)
 	if err != nil {
-		return err
+		return unread(dir, err, srv.Complaints())
 	}
 	s.mesh = log.Mesh()
 	answers := writer
@@ -162,6 +162,16 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 	}
 	s.client, err = service.NewClient(caller, s.mesh)
 	return err
+}
+
+// unread tells a store that holds nothing from one whose ledger the server could
+// not read: it says so in its log alone.
+func unread(dir string, err error, complaints []string) error {
+	var r *commands.Refusal
+	if !errors.As(err, &r) || r.Code != commands.LedgerMissing || len(complaints) == 0 {
+		return err
+	}
+	return refusal(commands.StoreUnusable, "the ledger in "+dir+" cannot be read", complaints[0], "ls -lR "+quote(dir))
 }
 
 // serve puts the handler and its service behind a connection.
