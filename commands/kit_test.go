@@ -193,7 +193,7 @@ func str(s string) *string { return &s }
 func rotationsOf(s *projections.State) []projections.RotationView {
 	var out []projections.RotationView
 	for _, v := range s.ListRotations(projections.RotationFilter{}, s.Time).Items {
-		out = append(out, s.RotationMembers(projections.RotationRef(s.ByID(events.EntityRotation, v.ID)), s.Time))
+		out = append(out, s.RotationMembers(projections.RotationRef(s.ByID(events.EntityRotation, v.ID)), s.Time, 0))
 	}
 	return out
 }

@@ -246,7 +246,7 @@ func (m *model) hasWay(b *mBinding, v projections.BindingView) {
 
 func (m *model) rotationsAgree(s *projections.State, now time.Time) {
 	for _, r := range m.rotations {
-		m.rotationAgrees(r, s.RotationMembers(m.ref(s, r), now), now)
+		m.rotationAgrees(r, s.RotationMembers(m.ref(s, r), now, 0), now)
 	}
 	m.same("rotations", len(s.ListRotations(projections.RotationFilter{}, now).Items), len(m.rotations))
 }
@@ -387,7 +387,7 @@ func (m *model) attempt(w *world, r *mRotation, c *mCred, before projections.Mem
 }
 
 func memberOf(w *world, r projections.RotationRef, c *mCred) projections.Member {
-	for _, v := range w.s.RotationMembers(r, w.now).Members {
+	for _, v := range w.s.RotationMembers(r, w.now, 0).Members {
 		if v.Binding == c.of.id && v.From == c.gen {
 			return v
 		}

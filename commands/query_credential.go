@@ -31,6 +31,7 @@ type (
 	ShowRotation struct {
 		Rotation string `json:"rotation"`        // id, or the provider it was last about
 		Brief    bool   `json:"brief,omitempty"` // without its members
+		Limit    int    `json:"limit,omitempty"` // so many members at most; 0: all
 	}
 	// PreviewRotation tells whom a rotation would touch.
 	PreviewRotation struct {
@@ -102,7 +103,7 @@ func (q ShowRotation) Answer(s *projections.State, now time.Time) (any, error) {
 	if q.Brief {
 		return s.RotationView(r, now), nil
 	}
-	return s.RotationMembers(r, now), nil
+	return s.RotationMembers(r, now, q.Limit), nil
 }
 
 // Answer implements Query.

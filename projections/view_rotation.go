@@ -109,9 +109,10 @@ func (s *State) RotationView(r RotationRef, now time.Time) RotationView {
 	return v
 }
 
-// RotationMembers makes the view of a rotation with every member: what is left
-// to do first, in the order of Steps, then by consumer.
-func (s *State) RotationMembers(r RotationRef, now time.Time) RotationView {
+// RotationMembers makes the view of a rotation with its members, at most so many
+// where limit is not 0: what is left to do first, in the order of Steps, then by
+// consumer.
+func (s *State) RotationMembers(r RotationRef, now time.Time, limit int) RotationView {
 	v := s.RotationView(r, now)
 	o := s.Rotation(r)
 	rows := make([]Member, 0, o.Total)
@@ -131,13 +132,13 @@ func (s *State) RotationMembers(r RotationRef, now time.Time) RotationView {
 		}
 		rows = append(rows, m)
 	})
-	v.Members = sortedMembers(rows)
+	v.Members = sortedMembers(rows, limit)
 	return v
 }
 
 // sortedMembers sorts what may be a hundred thousand rows by their places: a row
 // is large to move.
-func sortedMembers(rows []Member) []Member {
+func sortedMembers(rows []Member, limit int) []Member {
 	order := map[Step]int{}
 	for i, step := range Steps() {
 		order[step] = i
@@ -151,7 +152,10 @@ func sortedMembers(rows []Member) []Member {
 		x, y := &rows[a.row], &rows[b.row]
 		return cmp.Or(a.step-b.step, strings.Compare(x.Assignment, y.Assignment), strings.Compare(x.Slot, y.Slot), cmp.Compare(x.From, y.From))
 	})
-	out := make([]Member, len(rows))
+	if limit > 0 {
+		places = places[:min(limit, len(places))]
+	}
+	out := make([]Member, len(places))
 	for i, p := range places {
 		out[i] = rows[p.row]
 	}

@@ -22,7 +22,7 @@ func (*rotationShow) help() *cobra.Command {
   bindery rotation show pg-alpha --all`,
 		Short: "Show how far a rotation is, and who is missing",
 		Long: `Shows a rotation and each credential it has still to replace: what is to be done, by whom, since when,
-and what failed. With --all those that are done, too; JSON has all of them.
+and what failed, of the first thousand. With --all all of them, those that are done, too; so does JSON.
 ` + rotationNaming,
 	}
 }
@@ -33,8 +33,16 @@ func (v *rotationShow) flags(f *flags) {
 }
 
 func (v *rotationShow) run(ctx context.Context, c *cli, args []string) error {
-	return printItem(ctx, c, commands.ShowRotation{Rotation: args[0]}, rotationID, v.page)
+	q := commands.ShowRotation{Rotation: args[0]}
+	if !v.all && !c.ui.machine() {
+		q.Limit = mostRows
+	}
+	return printItem(ctx, c, q, rotationID, v.page)
 }
+
+// mostRows is how many members people are shown: nobody reads more, and what is
+// to be done first stands first.
+const mostRows = 1000
 
 func (v *rotationShow) page(p *paper, r rotationView) {
 	p.line(p.paint(bold, rotationOf(r)))
@@ -49,6 +57,9 @@ func (v *rotationShow) page(p *paper, r rotationView) {
 	if len(members) > 0 {
 		p.line("")
 		itemTable(p, members, memberColumns(r))
+	}
+	if more := r.Total - r.Steps[projections.StepDone] - len(members); !v.all && more > 0 {
+		p.linef("and %d more: --all or -o json lists them", more)
 	}
 }
 

@@ -162,7 +162,8 @@ func BenchmarkRotationShow(b *testing.B) {
 	for _, q := range []struct {
 		name string
 		q    commands.ShowRotation
-	}{{"brief", commands.ShowRotation{Rotation: "pg-0", Brief: true}}, {"members", commands.ShowRotation{Rotation: "pg-0"}}} {
+	}{{"brief", commands.ShowRotation{Rotation: "pg-0", Brief: true}},
+		{"table", commands.ShowRotation{Rotation: "pg-0", Limit: 1000}}, {"members", commands.ShowRotation{Rotation: "pg-0"}}} {
 		b.Run(q.name, func(b *testing.B) {
 			for range b.N {
 				var ms []float64
