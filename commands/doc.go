@@ -12,5 +12,6 @@
 //
 // Nothing here does I/O, reads a clock or mints an id. The shell around it is in
 // the packages below: handler (one writer, group commit), service (the request
-// path), manifest (what people write down).
+// path), instance (one of several processes that serve a mesh), manifest (what
+// people write down).
 package commands

@@ -22,6 +22,13 @@
 // skipped and counted, so that nobody can stop a ledger by publishing into it.
 // Everything else that does not fit is a DamageError.
 //
+// # Several processes
+//
+// Who may write is decided by a lease (Log.Candidate, Candidate.Acquire): a key
+// that is renewed by compare-and-set, taken over by whoever has seen it unchanged
+// for longer than it holds. The lease keeps nobody from appending, the expected
+// sequence does; it says whose answers are not out of date.
+//
 // # The embedded server
 //
 // A store directory holds one mesh and is used by one process at a time

@@ -16,8 +16,13 @@ import (
 )
 
 // LeaseBucket is the key-value bucket that holds the leases of all meshes of an
-// account, one key each.
+// account, one key each: the mesh's name and the bucket's own id. A bucket that is
+// deleted and made again counts its revisions from the beginning, and a holder
+// from before must not take one of them for its own.
 const LeaseBucket = "bindery-lease"
+
+// bucketID is the metadata key of a bucket's id.
+const bucketID = "bindery-bucket"
 
 // Times of a lease, where LeaseConfig does not say otherwise.
 const (
@@ -77,6 +82,7 @@ type Candidate struct {
 	cfg LeaseConfig
 	log *Log
 	kv  jetstream.KeyValue
+	key string
 
 	seen  uint64    // the revision last seen; 0: none
 	since time.Time // when it was first seen
@@ -86,38 +92,60 @@ type Candidate struct {
 // there: with as many replicas as l's stream has.
 func (l *Log) Candidate(ctx context.Context, cfg LeaseConfig) (*Candidate, error) {
 	c := &Candidate{cfg: cfg.withDefaults(), log: l}
-	if err := c.open(ctx); err != nil {
-		return nil, err
+	for try := 1; ; try++ {
+		err := c.open(ctx)
+		if err == nil {
+			return c, nil
+		}
+		// Of several who make the bucket at the same time one does, and some get no
+		// answer (measured).
+		if try == openTries || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, jetstream.ErrBucketExists) || !sleep(ctx, rand.N(openPause)) {
+			return nil, err
+		}
 	}
-	return c, nil
 }
+
+// How often, and how long each time, the bucket is looked for.
+const (
+	openTries   = 10
+	openTimeout = 2 * time.Second
+	openPause   = 100 * time.Millisecond
+)
 
 // Holder is the candidate's name.
 func (c *Candidate) Holder() string { return c.cfg.Holder }
 
 // open finds the bucket or makes it.
 func (c *Candidate) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	want := jetstream.KeyValueConfig{Bucket: LeaseBucket, Description: "bindery: who writes the ledger of each mesh",
-		History: 1, Storage: jetstream.FileStorage, Replicas: int(c.log.replicas.Load())}
+	replicas := int(c.log.replicas.Load())
 	kv, err := c.log.js.KeyValue(ctx, LeaseBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		// Several may do so at once: the same configuration is no conflict.
-		kv, err = c.log.js.CreateKeyValue(ctx, want)
+		kv, err = c.log.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: LeaseBucket, Description: "bindery: who writes the ledger of each mesh",
+			History: 1, Storage: jetstream.FileStorage, Replicas: replicas, Metadata: map[string]string{bucketID: nuid.Next()}})
 	}
-	if err != nil {
-		return fmt.Errorf("opening the bucket of leases: %w", err)
+	var status jetstream.KeyValueStatus
+	if err == nil {
+		status, err = kv.Status(ctx)
 	}
-	status, err := kv.Status(ctx)
-	if err == nil && status.Config().Replicas < want.Replicas {
+	if err == nil && status.Config().Replicas < replicas {
 		// A ledger on three servers must not depend on one.
-		kv, err = c.log.js.UpdateKeyValue(ctx, want)
+		cfg := status.Config()
+		cfg.Replicas = replicas
+		kv, err = c.log.js.UpdateKeyValue(ctx, cfg)
 	}
 	if err != nil {
 		return fmt.Errorf("opening the bucket of leases: %w", err)
 	}
-	c.kv = kv
+	key := c.log.mesh
+	if id := status.Config().Metadata[bucketID]; id != "" {
+		key += "." + id
+	}
+	if key != c.key {
+		c.kv, c.key = kv, key
+		c.seen, c.since = 0, time.Time{}
+	}
 	return nil
 }
 
@@ -150,6 +178,9 @@ func (c *Candidate) try(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	if revision < c.seen && time.Since(c.since) <= 3*c.cfg.Lease {
+		return nil, nil // from a replica that lags; or else it was restored, or removed
+	}
 	if revision != c.seen || c.since.IsZero() {
 		c.seen, c.since = revision, time.Now()
 	}
@@ -158,6 +189,14 @@ func (c *Candidate) try(ctx context.Context) (*Lease, error) {
 	free := now.Holder == "" || now.Holder == c.cfg.Holder
 	if !free && time.Since(c.since) <= c.cfg.Lease {
 		return nil, nil
+	}
+	if revision == 0 {
+		// A bucket may have been made anew since the last look: then there is
+		// another key now. Where there is a revision, the key is of this bucket.
+		key := c.key
+		if err := c.open(ctx); err != nil || c.key != key {
+			return nil, err
+		}
 	}
 	epoch, start := now.Epoch+1, time.Now()
 	if revision, err = c.swap(ctx, LeaseRecord{Holder: c.cfg.Holder, Epoch: epoch}, revision); err != nil {
@@ -169,7 +208,7 @@ func (c *Candidate) try(ctx context.Context) (*Lease, error) {
 // read returns what stands there and its revision, 0 for nothing. It may come
 // from a replica that lags: whoever acts on it does so by compare-and-set.
 func (c *Candidate) read(ctx context.Context) (r LeaseRecord, revision uint64, err error) {
-	e, err := c.kv.Get(ctx, c.log.mesh)
+	e, err := c.kv.Get(ctx, c.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrKeyDeleted) {
 		return r, 0, nil
 	}
@@ -191,9 +230,9 @@ func (c *Candidate) swap(ctx context.Context, r LeaseRecord, revision uint64) (u
 		return 0, err
 	}
 	if revision == 0 {
-		return c.kv.Create(ctx, c.log.mesh, data)
+		return c.kv.Create(ctx, c.key, data)
 	}
-	return c.kv.Update(ctx, c.log.mesh, data, revision)
+	return c.kv.Update(ctx, c.key, data, revision)
 }
 
 // Lease is the right to write one mesh's ledger, as long as it is renewed in
@@ -286,6 +325,59 @@ func (l *Lease) Confirm(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("confirming the lease: %w", ctx.Err())
 	}
+}
+
+// Align sees to it that one server leads both the ledger's stream and the bucket
+// of leases, where no other mesh has a lease in it: then the loss of another
+// server disturbs neither, and the loss of that one both at the same time.
+func (l *Lease) Align(ctx context.Context) error {
+	ledger, err := l.c.log.leads(ctx, l.c.log.stream)
+	if err != nil {
+		return err
+	}
+	bucket, err := l.c.log.leads(ctx, kvStream)
+	if err != nil || ledger.leader == "" || bucket.leader == "" || bucket.leader == ledger.leader || bucket.messages > 1 {
+		return err
+	}
+	body := map[string]any{"placement": map[string]string{"preferred": ledger.leader}}
+	var resp struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := l.c.log.api(ctx, "STREAM.LEADER.STEPDOWN."+kvStream, body, &resp); err != nil {
+		return fmt.Errorf("moving the lead of %q: %w", kvStream, err)
+	}
+	if resp.Error != nil {
+		return fmt.Errorf("moving the lead of %q: %w", kvStream, resp.Error)
+	}
+	return nil
+}
+
+// kvStream is the stream of the bucket.
+const kvStream = "KV_" + LeaseBucket
+
+// led is who leads a stream, and how much is in it.
+type led struct {
+	leader   string
+	messages uint64
+}
+
+func (l *Log) leads(ctx context.Context, stream string) (led, error) {
+	var resp struct {
+		Error   *jetstream.APIError `json:"error"`
+		Cluster struct {
+			Leader string `json:"leader"`
+		} `json:"cluster"`
+		State struct {
+			Messages uint64 `json:"messages"`
+		} `json:"state"`
+	}
+	if err := l.api(ctx, "STREAM.INFO."+stream, nil, &resp); err != nil {
+		return led{}, fmt.Errorf("asking who leads %q: %w", stream, err)
+	}
+	if resp.Error != nil {
+		return led{}, fmt.Errorf("asking who leads %q: %w", stream, resp.Error)
+	}
+	return led{resp.Cluster.Leader, resp.State.Messages}, nil
 }
 
 // Release gives the lease back, so that another need not wait for its end. Where

@@ -59,7 +59,11 @@ func (l *Log) run(ctx context.Context, a *assembler, to uint64, follow bool) err
 	}
 	r := &run{l: l, a: a, to: to, follow: follow}
 	for {
-		again, err := r.feed(ctx)
+		done, err := r.short(ctx)
+		again := false
+		if !done && err == nil {
+			again, err = r.feed(ctx)
+		}
 		if errors.Is(err, errStop) {
 			return nil
 		}
@@ -79,6 +83,40 @@ type run struct {
 	stalls int       // ticks without progress, while there should be some
 	still  uint64    // the last sequence at the last tick that found nothing new
 	since  time.Time // when that was first so
+}
+
+// shortRead is how many messages are asked for one by one on a cluster.
+const shortRead = 256
+
+// short reads a short piece of a replicated stream without a consumer: to make
+// one takes the cluster's own leader, and who takes over the writing must not wait
+// until another is elected. What it leaves is for feed.
+func (r *run) short(ctx context.Context) (done bool, err error) {
+	a, to := r.a, r.to
+	if r.l.replicas.Load() <= 1 {
+		return false, nil
+	}
+	if r.follow {
+		if to, err = r.l.Last(ctx); err != nil {
+			return false, nil
+		}
+	}
+	if to <= a.seen || to-a.seen > shortRead {
+		return false, nil
+	}
+	recs, err := r.l.Get(ctx, a.seen+1, to)
+	if err != nil {
+		return false, nil // feed tells damage from trouble
+	}
+	c := &chunk{recs: recs, prev: a.text, ready: make(chan struct{})}
+	c.decode(!a.raw)
+	if err := a.add(c, r.limit()); err != nil {
+		return false, err
+	}
+	if r.follow || a.seen < to || !a.whole() || a.claim != nil {
+		return false, nil
+	}
+	return true, a.end()
 }
 
 // feed reads from the present place until it is done or the feed must be

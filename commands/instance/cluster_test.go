@@ -15,39 +15,40 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// cluster is three servers on this machine that can be stopped and started.
+// cluster is three servers on this machine that can be stopped and started: in
+// this process, or each a process that can be killed.
 type cluster struct {
 	t       *testing.T
-	options []*server.Options
-	servers []*server.Server // nil while stopped
+	specs   []serverSpec
+	servers []*server.Server // in this process; nil while stopped
+	procs   []*child         // or processes
 	urls    []string
 }
 
-func startCluster(t *testing.T) *cluster {
+const servers = 3
+
+func startCluster(t *testing.T, processes bool) *cluster {
 	t.Helper()
-	const n = 3
 	// Each must know all routes from the beginning, and keep its ports.
-	ports := freePorts(t, 2*n)
+	ports := freePorts(t, 2*servers)
 	var routes []string
-	for i := range n {
+	for i := range servers {
 		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", ports[i]))
 	}
-	c := &cluster{t: t, servers: make([]*server.Server, n)}
-	for i := range n {
-		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[n+i]))
-		c.options = append(c.options, &server.Options{
-			ServerName: fmt.Sprintf("s%d", i), Host: "127.0.0.1", Port: ports[n+i], NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 1 << 30,
-			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]},
-			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
-		})
+	c := &cluster{t: t, servers: make([]*server.Server, servers)}
+	if processes {
+		c.procs = make([]*child, servers)
+	}
+	for i := range servers {
+		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[servers+i]))
+		c.specs = append(c.specs, serverSpec{Name: fmt.Sprintf("s%d", i), Dir: t.TempDir(), Port: ports[servers+i], Route: ports[i], Routes: routes})
 	}
 	t.Cleanup(func() {
-		for i := range c.servers {
+		for i := range c.specs {
 			c.stop(i)
 		}
 	})
-	for i := range n {
+	for i := range c.specs {
 		c.start(i)
 	}
 	c.await()
@@ -69,19 +70,28 @@ func freePorts(t *testing.T, n int) (out []int) {
 
 func (c *cluster) start(i int) {
 	c.t.Helper()
-	s, err := server.NewServer(c.options[i].Clone())
+	if c.procs != nil {
+		spec, err := json.Marshal(c.specs[i])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.procs[i] = spawn(c.t, "server", string(spec))
+		eventually(c.t, 10*time.Second, "a server starts", func() bool { return c.procs[i].said() == "ready" })
+		return
+	}
+	s, err := c.specs[i].start()
 	if err != nil {
 		c.t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		c.t.Fatal("a server does not start")
 	}
 	c.servers[i] = s
 }
 
-// stop ends a server without giving its leaderships away first.
+// stop ends a server: a process is killed.
 func (c *cluster) stop(i int) {
+	if c.procs != nil {
+		_ = c.procs[i].cmd.Process.Kill()
+		return
+	}
 	if s := c.servers[i]; s != nil {
 		c.servers[i] = nil
 		s.Shutdown()
@@ -92,6 +102,9 @@ func (c *cluster) stop(i int) {
 // await waits until all servers are there and up to date.
 func (c *cluster) await() {
 	c.t.Helper()
+	if c.procs != nil {
+		return // found tries until it can
+	}
 	eventually(c.t, 40*time.Second, "the cluster comes up", func() bool {
 		leads := false
 		for _, s := range c.servers {
@@ -149,7 +162,7 @@ func (c *cluster) leader(nc *nats.Conn, stream string) int {
 	if json.Unmarshal(m.Data, &info) != nil {
 		return -1
 	}
-	return slices.IndexFunc(c.options, func(o *server.Options) bool { return o.ServerName == info.Cluster.Leader })
+	return slices.IndexFunc(c.specs, func(s serverSpec) bool { return s.Name == info.Cluster.Leader })
 }
 
 // proxy carries connections to one server, until it is cut.

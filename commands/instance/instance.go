@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,8 +30,13 @@ type Config struct {
 	// Conn reads and writes the ledger and competes for the lease. It should
 	// reconnect for ever: when it is closed, Run ends.
 	Conn *nats.Conn
-	// Answers is the connection that hears requests and answers them; nil: Conn.
-	Answers *nats.Conn
+	// Dial makes a connection that hears requests and answers them: one for reads,
+	// and one for each time that this instance is the writer, which is closed when
+	// it is that no more. (Who ends a subscription while its connection is lost may
+	// find the server sending it requests when that is back: nats.go 1.55 resends
+	// one that is being drained, and then forgets it.) They, too, should reconnect
+	// for ever.
+	Dial    func() (*nats.Conn, error)
 	Mesh    string // empty: the only one there is
 	Name    string // of this instance, for people; empty: a new one
 	Version string // of the program, semver
@@ -79,6 +85,8 @@ const (
 	// lookEvery is how often an instance asks for the stream's last sequence.
 	lookEvery = time.Second
 	headStale = 5 * lookEvery
+	// alignEvery is how often the writer has the lease kept where the ledger is.
+	alignEvery = 5 * lookEvery
 	// stopTimeout bounds what a stopping instance asks of the server.
 	stopTimeout = 2 * time.Second
 )
@@ -101,7 +109,6 @@ type Instance struct {
 // New makes an instance; Run starts it.
 func New(cfg Config) *Instance {
 	cfg.Name = cmp.Or(cfg.Name, nuid.Next())
-	cfg.Answers = cmp.Or(cfg.Answers, cfg.Conn)
 	if cfg.Handler.Logger == nil {
 		cfg.Handler.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -126,17 +133,11 @@ func (i *Instance) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var reads *service.Service
-	defer func() {
-		if reads != nil {
-			if err := reads.Stop(); err != nil {
-				i.logger.Warn("stopping the answers to reads", "error", err)
-			}
-		}
-	}()
+	var reads *answering
+	defer func() { reads.stop() }()
 	ready := func() (err error) {
 		if reads == nil {
-			reads, err = service.ServeReads(i.service("reader"), i)
+			reads, err = i.answer("reader", func(cfg service.Config) (*service.Service, error) { return service.ServeReads(cfg, i) })
 		}
 		return err
 	}
@@ -151,10 +152,44 @@ func (i *Instance) Run(ctx context.Context) error {
 	}
 }
 
-// service is the configuration of a service of this instance.
-func (i *Instance) service(role string) service.Config {
-	return service.Config{Conn: i.cfg.Answers, Mesh: i.log.Mesh(), Log: i.log, Version: i.cfg.Version, Clock: i.cfg.Handler.Clock,
-		Door: i.cfg.Door, Inspect: i.cfg.Inspect, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}}
+// answering is a service on a connection of its own.
+type answering struct {
+	conn   *nats.Conn
+	svc    *service.Service
+	logger *slog.Logger
+}
+
+// answer starts one.
+func (i *Instance) answer(role string, serve func(service.Config) (*service.Service, error)) (*answering, error) {
+	conn, err := i.cfg.Dial()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to answer as %s: %w", role, err)
+	}
+	svc, err := serve(service.Config{Conn: conn, Mesh: i.log.Mesh(), Log: i.log, Version: i.cfg.Version, Clock: i.cfg.Handler.Clock,
+		Door: i.cfg.Door, Inspect: i.cfg.Inspect, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &answering{conn, svc, i.logger}, nil
+}
+
+// stop answers what was accepted, and turns away what still comes, as long as the
+// connection stands.
+func (a *answering) stop() {
+	if a == nil {
+		return
+	}
+	if err := a.svc.Stop(); err != nil {
+		a.logger.Warn("stopping the answers", "error", err)
+	}
+	defer a.conn.Close()
+	if !a.conn.IsConnected() || a.conn.Drain() != nil {
+		return
+	}
+	for end := time.Now().Add(stopTimeout); !a.conn.IsClosed() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // Status tells how the instance is. It waits for nothing: while the state is
@@ -244,7 +279,12 @@ func (i *Instance) follow(ctx context.Context, candidate *ledger.Candidate, read
 		i.note(func(s *Status) { s.Role = Follower })
 		lease, err := candidate.Acquire(ctx)
 		if lease != nil {
-			i.catchUp(ctx) // what has come meanwhile, while reads are still answered
+			i.logger.Debug("has the lease", "epoch", lease.Epoch())
+			// What has come meanwhile, as long as reads are still answered; what is
+			// missing then the handler reads.
+			soon, cancel := context.WithTimeout(ctx, lookEvery/4)
+			i.catchUp(soon)
+			cancel()
 		}
 		acquired <- outcome{lease, err}
 	})
@@ -330,9 +370,13 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 		i.release(lease)
 		return err
 	}
-	cfg := i.service("writer")
-	cfg.Handler = h
-	svc, err := service.Serve(cfg)
+	answers, err := i.answer("writer", func(cfg service.Config) (*service.Service, error) {
+		cfg.Handler = h
+		// One that was deposed and hangs still has its subscriptions: it must not
+		// swallow what is for this one.
+		cfg.Queue = fmt.Sprintf("writer-%d", lease.Epoch())
+		return service.Serve(cfg)
+	})
 	if err == nil {
 		i.note(func(s *Status) { s.Role, s.Epoch = Writer, lease.Epoch() })
 		i.logger.Info("writing", "epoch", lease.Epoch(), "seq", h.Health().Seq)
@@ -340,11 +384,7 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 	}
 	i.note(func(s *Status) { s.Role, s.Epoch = Follower, 0 })
 	i.logger.Info("not writing any more", "cause", cmp.Or(err, lease.Err(), context.Cause(ctx)))
-	if svc != nil {
-		if err := svc.Stop(); err != nil {
-			i.logger.Warn("stopping the answers", "error", err)
-		}
-	}
+	answers.stop()
 	i.handBack(h)
 	i.release(lease)
 	return err
@@ -355,6 +395,7 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 func (i *Instance) hold(ctx context.Context, h *handler.Handler, lease *ledger.Lease) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	go i.align(lease)
 	for {
 		select {
 		case <-ctx.Done():
@@ -369,6 +410,22 @@ func (i *Instance) hold(ctx context.Context, h *handler.Handler, lease *ledger.L
 		}
 		if err := h.Reach(lease.Context(), last); isFatal(err) {
 			return err
+		}
+	}
+}
+
+// align keeps the lease where the ledger is, while it is held.
+func (i *Instance) align(lease *ledger.Lease) {
+	tick := time.NewTicker(alignEvery)
+	defer tick.Stop()
+	for {
+		if err := lease.Align(lease.Context()); err != nil {
+			i.logger.Debug("moving the lead of the leases", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-lease.Lost():
+			return
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -22,25 +23,30 @@ type fleet struct {
 	members []*member
 	load    *load
 	samples *sampler
+	joined  int
 }
 
 const clients = 8
 
 // startFleet starts everything; instance i is connected by connect(i).
-func startFleet(t *testing.T, connect func(c *cluster, i int) *nats.Conn) *fleet {
+func startFleet(t *testing.T, processes bool, connect func(c *cluster, i int) *nats.Conn) *fleet {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a cluster needs a while")
 	}
-	f := &fleet{cluster: startCluster(t), samples: &sampler{seen: map[uint64]map[string][]string{}}}
+	t.Parallel() // most of the time is waiting
+	f := &fleet{cluster: startCluster(t, processes), samples: &sampler{seen: map[uint64]map[string][]string{}}}
 	f.log = found(t, f.connect(0), 3)
-	for i := range f.servers {
-		f.members = append(f.members, join(t, connect(f.cluster, i), f.options[i].ServerName))
+	for i := range f.specs {
+		f.members = append(f.members, f.joinAt(i, connect))
+	}
+	for _, m := range f.members {
+		eventually(t, 40*time.Second, m.cfg.Name+" is there", func() bool { r := m.Status().Role; return r == Follower || r == Writer })
 	}
 	writerOf(t, 20*time.Second, f.members...)
 	prepare(t, newClient(t, f.connect(0)))
 	f.load = startLoad(t, clients, func(i int) *nats.Conn { return f.connect(i % 3) })
-	for i, m := range f.members {
+	for i, m := range slices.Clone(f.members) {
 		f.load.wg.Go(func() {
 			for {
 				select {
@@ -95,7 +101,7 @@ func (f *fleet) end(alive ...*member) {
 		t.Fatal(err)
 	}
 	for _, m := range alive {
-		eventually(t, 20*time.Second, m.Status().Name+" has read the log", func() bool { return m.Status().Applied == last })
+		eventually(t, 20*time.Second, fmt.Sprintf("%+v has read the log to %d", m.Status(), last), func() bool { return m.Status().Applied == last })
 		f.samples.sample(t, m)
 	}
 	verify(t, f.log, acked, f.samples)
@@ -117,7 +123,7 @@ next:
 
 // The writer dies without a word; then the next one stops in order.
 func TestKillWriter(t *testing.T) {
-	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+	f := startFleet(t, false, own)
 	first := writerOf(t, time.Second, f.members...)
 	start := time.Now()
 	first.kill()
@@ -130,7 +136,7 @@ func TestKillWriter(t *testing.T) {
 
 	// The first one's place is taken by a new one.
 	i := slices.Index(f.members, first)
-	f.members[i] = join(t, f.connect(i), f.options[i].ServerName+"-again")
+	f.members[i] = f.joinAt(i, own)
 	eventually(t, 20*time.Second, "the new one follows", func() bool { return f.members[i].Status().Role == Follower })
 	start = time.Now()
 	second.stop()
@@ -145,25 +151,79 @@ func TestKillWriter(t *testing.T) {
 func since(t time.Time) time.Duration     { return round(time.Since(t)) }
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 
-// The server that leads the ledger's stream dies, and comes back.
-func TestKillLeader(t *testing.T) {
-	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+// A server stops, and comes back: the one that leads the ledger's stream, and one
+// that does not.
+func TestStopServer(t *testing.T) {
+	long(t)
+	f := startFleet(t, false, own)
 	admin := f.connect(0)
-	i := f.leader(admin, f.log.Stream())
-	if i < 0 {
-		t.Fatal("nobody leads")
-	}
-	f.kill(admin, i)
-	f.end(f.members...)
-}
-
-// A server that does not lead the stream dies, and comes back.
-func TestKillServer(t *testing.T) {
-	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
-	admin := f.connect(0)
+	f.kill(admin, f.leader(admin, f.log.Stream()))
 	f.kill(admin, (f.leader(admin, f.log.Stream())+1)%3)
 	f.end(f.members...)
 }
+
+// A node dies, server and writer, and then the server that leads the ledger's
+// stream. Each server is a process that is killed: nothing is said to the others,
+// and they elect a leader when they miss it.
+func TestKillProcess(t *testing.T) {
+	f := startFleet(t, true, own)
+	admin := f.connect(0)
+	f.killNode(admin)
+	f.kill(admin, f.leader(admin, f.log.Stream()))
+	if os.Getenv(longEnv) != "" {
+		for range 3 {
+			f.kill(admin, (f.leader(admin, f.log.Stream())+1)%3)
+			f.killNode(admin)
+			f.kill(admin, f.leader(admin, f.log.Stream()))
+		}
+	}
+	f.end(f.members...)
+}
+
+// killNode kills the writer together with its server, which does not lead the
+// stream, and starts both again.
+func (f *fleet) killNode(admin *nats.Conn) {
+	t := f.t
+	t.Helper()
+	w := writerOf(t, 20*time.Second, f.members...)
+	i := slices.Index(f.members, w)
+	eventually(t, 20*time.Second, "another server leads, also the leases", func() bool {
+		if at := f.leader(admin, f.log.Stream()); at == i || at < 0 {
+			_, _ = admin.Request("$JS.API.STREAM.LEADER.STEPDOWN."+f.log.Stream(), nil, time.Second)
+			return false
+		}
+		at := f.leader(admin, "KV_"+ledger.LeaseBucket)
+		return at >= 0 && at == f.leader(admin, f.log.Stream())
+	})
+	start := time.Now()
+	f.stop(i)
+	w.kill()
+	next := writerOf(t, 20*time.Second, f.others(w)...)
+	t.Logf("%s died, server and writer: the next writer %s after %v, the next acknowledgement after %v", w.cfg.Name, next.cfg.Name, since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	f.start(i)
+	f.members[i] = f.joinAt(i, own)
+	eventually(t, 40*time.Second, "it follows again", func() bool { return f.members[i].Status().Role == Follower })
+}
+
+// joinAt starts an instance at a server.
+func (f *fleet) joinAt(i int, connect func(c *cluster, i int) *nats.Conn) *member {
+	f.t.Helper()
+	f.joined++
+	return join(f.t, func() *nats.Conn { return connect(f.cluster, i) }, fmt.Sprintf("%s.%d", f.specs[i].Name, f.joined))
+}
+
+// longEnv asks for the long forms of tests.
+const longEnv = "BINDERY_LONG"
+
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv(longEnv) == "" {
+		t.Skip(longEnv + " is not set")
+	}
+}
+
+// own connects each instance to a server of its own first.
+func own(c *cluster, i int) *nats.Conn { return c.connect(i) }
 
 // kill stops a server and starts it again once there is a writer.
 func (f *fleet) kill(admin *nats.Conn, i int) {
@@ -183,9 +243,11 @@ func (f *fleet) kill(admin *nats.Conn, i int) {
 
 // The writer's connection is cut for longer than its lease, and mended.
 func TestCutWriter(t *testing.T) {
-	var proxies []*proxy
-	f := startFleet(t, func(c *cluster, i int) *nats.Conn {
-		proxies = append(proxies, startProxy(t, c.urls[i]))
+	var proxies [3]*proxy
+	f := startFleet(t, false, func(c *cluster, i int) *nats.Conn {
+		if proxies[i] == nil {
+			proxies[i] = startProxy(t, c.urls[i])
+		}
 		return dial(t, proxies[i].url(), nats.IgnoreDiscoveredServers())
 	})
 	first := writerOf(t, time.Second, f.members...)
@@ -200,12 +262,10 @@ func TestCutWriter(t *testing.T) {
 
 // All servers are restarted, one after the other.
 func TestRestartInTurn(t *testing.T) {
-	if os.Getenv("BINDERY_LONG") == "" {
-		t.Skip("BINDERY_LONG is not set")
-	}
-	f := startFleet(t, func(c *cluster, i int) *nats.Conn { return c.connect(i) })
+	long(t)
+	f := startFleet(t, false, own)
 	admin := f.connect(0)
-	for i := range f.servers {
+	for i := range f.specs {
 		f.kill(admin, i)
 	}
 	f.end(f.members...)

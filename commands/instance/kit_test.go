@@ -31,25 +31,45 @@ const testMesh = "north"
 // member is one running instance and its connection.
 type member struct {
 	*Instance
-	nc   *nats.Conn
+	own  conns
 	stop context.CancelFunc
 	done chan error
 }
 
-func testConfig(nc *nats.Conn, name string) Config {
-	cfg := Config{Conn: nc, Mesh: testMesh, Name: name, Version: "0.0.0"}
+func testConfig(dial func() *nats.Conn, name string) Config {
+	cfg := Config{Conn: dial(), Dial: func() (*nats.Conn, error) { return dial(), nil }, Mesh: testMesh, Name: name, Version: "0.0.0"}
 	if os.Getenv("BINDERY_TEST_LOG") != "" {
 		cfg.Handler.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	return cfg
 }
 
+// conns are the connections of one instance.
+type conns struct {
+	mu  sync.Mutex
+	all []*nats.Conn
+}
+
+func (c *conns) add(nc *nats.Conn) *nats.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, nc)
+	return nc
+}
+
 // join starts an instance.
-func join(t *testing.T, nc *nats.Conn, name string) *member {
+func join(t *testing.T, dial func() *nats.Conn, name string) *member {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &member{Instance: New(testConfig(nc, name)), nc: nc, stop: cancel, done: make(chan error, 1)}
-	go func() { m.done <- m.Run(ctx) }()
+	m := &member{stop: cancel, done: make(chan error, 1)}
+	m.Instance = New(testConfig(func() *nats.Conn { return m.own.add(dial()) }, name))
+	go func() {
+		err := m.Run(ctx)
+		if err != nil {
+			t.Logf("instance %s has ended: %v", name, err)
+		}
+		m.done <- err
+	}()
 	t.Cleanup(func() { cancel(); m.wait(t) })
 	return m
 }
@@ -68,7 +88,13 @@ func (m *member) wait(t *testing.T) error {
 }
 
 // kill ends an instance as if its process had died: nothing is given back.
-func (m *member) kill() { m.nc.Close() }
+func (m *member) kill() {
+	m.own.mu.Lock()
+	defer m.own.mu.Unlock()
+	for _, nc := range m.own.all {
+		nc.Close()
+	}
+}
 
 func isWriter(m *member) bool { return m.Status().Role == Writer }
 
@@ -89,11 +115,18 @@ func writerOf(t *testing.T, within time.Duration, ms ...*member) *member {
 // found makes the ledger of the mesh and its first event.
 func found(t *testing.T, nc *nats.Conn, replicas int) *ledger.Log {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	log, err := ledger.Create(ctx, nc, testMesh, ledger.CreateOptions{Replicas: replicas})
-	if err != nil {
-		t.Fatal(err)
+	ctx := patiently(t, 60*time.Second)
+	var log *ledger.Log
+	for log == nil { // while the cluster is coming up
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		made, err := ledger.Create(try, nc, testMesh, ledger.CreateOptions{Replicas: replicas})
+		if errors.Is(err, ledger.ErrExists) { // by a try whose answer was lost
+			made, err = ledger.Open(try, nc, testMesh)
+		}
+		cancel()
+		if log = made; err != nil && ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
 	h, err := handler.Open(ctx, handler.Config{Log: log})
 	if err != nil {
@@ -162,16 +195,17 @@ func (s *sampler) sample(t *testing.T, m *member) {
 		if s.seen[st.Seq] == nil {
 			s.seen[st.Seq] = map[string][]string{}
 		}
-		s.seen[st.Seq][d] = append(s.seen[st.Seq][d], m.Status().Name)
+		s.seen[st.Seq][d] = append(s.seen[st.Seq][d], m.cfg.Name)
 	})
 }
 
 // load writes with several clients until it is stopped, and knows what was
 // acknowledged.
 type load struct {
-	t    *testing.T
-	stop chan struct{}
-	wg   sync.WaitGroup
+	t     *testing.T
+	stop  chan struct{}
+	ended sync.Once
+	wg    sync.WaitGroup
 
 	mu      sync.Mutex
 	acked   map[events.ID]uint64 // command → sequence
@@ -193,12 +227,13 @@ func startLoad(t *testing.T, clients int, connect func(i int) *nats.Conn) *load 
 				select {
 				case <-l.stop:
 					return
-				default:
+				case <-time.After(5 * time.Millisecond):
 				}
 				l.turn(c, i, n)
 			}
 		})
 	}
+	t.Cleanup(func() { l.end() })
 	return l
 }
 
@@ -252,8 +287,8 @@ func (l *load) read(_ context.Context, where string, ask func() (json.RawMessage
 	l.mu.Unlock()
 }
 
-// since is how long it took from start until the first acknowledgement of a
-// command that came after ended writing; it waits for it.
+// next is how long after start the first command was acknowledged; it waits for
+// that.
 func (l *load) next(start time.Time, within time.Duration) time.Duration {
 	l.t.Helper()
 	var at time.Time
@@ -270,7 +305,7 @@ func (l *load) next(start time.Time, within time.Duration) time.Duration {
 
 // end stops the clients and returns what was acknowledged.
 func (l *load) end() map[events.ID]uint64 {
-	close(l.stop)
+	l.ended.Do(func() { close(l.stop) })
 	l.wg.Wait()
 	return l.acked
 }
@@ -280,7 +315,7 @@ func (l *load) end() map[events.ID]uint64 {
 // what the instances had.
 func verify(t *testing.T, log *ledger.Log, acked map[events.ID]uint64, s *sampler) *projections.State {
 	t.Helper()
-	ctx := patiently(t, 60*time.Second)
+	ctx := patiently(t, 20*time.Second)
 	last, err := log.Last(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -38,19 +38,26 @@ func ServeReads(cfg Config, state State) (*Service, error) {
 type condition func(ctx context.Context) error
 
 // when answers a query once all conditions are met, in order. It waits in a place
-// of its own, so that those who wait keep none from being answered.
-func (s *Service) when(req micro.Request, conditions []condition, ask func() (result any, seq uint64, err error)) {
+// of its own, so that those who wait keep none from being answered; where it may
+// be long, it is refused if there is no place.
+func (s *Service) when(req micro.Request, conditions []condition, long bool, ask func() (result any, seq uint64, err error)) {
 	if len(conditions) == 0 {
 		s.queries <- struct{}{}
 		go s.answer(req, ask)
 		return
 	}
-	select {
-	case s.waits <- struct{}{}:
-	default:
-		s.running.Done()
-		s.refuse(req, fmt.Errorf("%d others wait for events already", parallelWaits))
-		return
+	places := s.asked
+	if long {
+		places = s.waits
+		select {
+		case places <- struct{}{}:
+		default:
+			s.running.Done()
+			s.refuse(req, fmt.Errorf("%d others wait for events already", parallelWaits))
+			return
+		}
+	} else {
+		places <- struct{}{}
 	}
 	go func() {
 		var err error
@@ -59,7 +66,7 @@ func (s *Service) when(req micro.Request, conditions []condition, ask func() (re
 				break
 			}
 		}
-		<-s.waits
+		<-places
 		if err != nil {
 			s.running.Done()
 			s.refuse(req, err)

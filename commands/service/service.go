@@ -37,7 +37,10 @@ type Config struct {
 	Clock   func() time.Time // nil: time.Now
 	// Metadata of the services API beside the mesh; nil: none.
 	Metadata map[string]string
-	Door     Door // who may ask
+	// Queue is the queue group of the endpoints: of each group one member gets a
+	// request. Empty: that of the services API.
+	Queue string
+	Door  Door // who may ask
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
 	Inspect func(ctx context.Context) (Inspection, error)
 }
@@ -60,6 +63,7 @@ type Service struct {
 	end     context.CancelFunc
 	queries chan struct{} // a place for each query under way
 	waits   chan struct{} // a place for each query that waits for events
+	asked   chan struct{} // a place for each query that waits for the lease
 
 	running sync.WaitGroup
 	mu      sync.Mutex // guards stopped, and no Add to running beside its Wait
@@ -90,7 +94,8 @@ func start(cfg Config, state State, endpoints func(s *Service, add func(name, su
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Service{cfg: cfg, state: state, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits)}
+	s := &Service{cfg: cfg, state: state, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits),
+		asked: make(chan struct{}, parallelWaits)}
 	s.doorman = newDoorman(cfg.Door, cfg.Mesh, cfg.Clock)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.ctx)
@@ -103,7 +108,11 @@ func start(cfg Config, state State, endpoints func(s *Service, add func(name, su
 	}
 	s.micro = svc
 	if err := endpoints(s, func(name, subject string, h micro.HandlerFunc) error {
-		return svc.AddEndpoint(name, h, micro.WithEndpointSubject(subject))
+		opts := []micro.EndpointOpt{micro.WithEndpointSubject(subject)}
+		if cfg.Queue != "" {
+			opts = append(opts, micro.WithEndpointQueueGroup(cfg.Queue))
+		}
+		return svc.AddEndpoint(name, h, opts...)
 	}); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving mesh %q: %w", cfg.Mesh, err), svc.Stop())
 	}
@@ -204,7 +213,7 @@ func (s *Service) query(req micro.Request) {
 		})
 		return
 	}
-	s.when(req, s.readiness(m), func() (any, uint64, error) { return s.ask(key, m) })
+	s.when(req, s.readiness(m), s.cfg.Handler == nil, func() (any, uint64, error) { return s.ask(key, m) })
 }
 
 // answer answers one query under way, and ends it.
@@ -237,7 +246,7 @@ func (s *Service) logQuery(req micro.Request, key string, m QueryMessage) {
 	if q.Wait > 0 {
 		ready = append([]condition{s.growth(q)}, ready...)
 	}
-	s.when(req, ready, func() (any, uint64, error) {
+	s.when(req, ready, q.Wait > 0 || s.cfg.Handler == nil, func() (any, uint64, error) {
 		page, err := s.log(q)
 		return page, page.Seq, err
 	})
