@@ -20,6 +20,7 @@ import (
 type meshInit struct {
 	write
 	operator, nkey string
+	replicas       int
 }
 
 func (*meshInit) help() *cobra.Command {
@@ -38,6 +39,7 @@ func (v *meshInit) flags(f *flags) {
 	v.bind(f)
 	f.StringVar(&v.operator, "operator", "", "the `name` of the first operator")
 	f.StringVar(&v.nkey, "nkey", "", "his public `key`, U…")
+	f.IntVar(&v.replicas, "replicas", 1, "on a NATS cluster: how `many` servers keep the ledger")
 	f.cmd.MarkFlagsRequiredTogether("operator", "nkey")
 	f.values("operator")
 	f.values("nkey")
@@ -51,6 +53,12 @@ func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh, Operator: v.operator, NKey: v.nkey})
 	if err != nil {
 		return err
+	}
+	if n, ok, err := c.remote(); ok || err != nil {
+		if err != nil {
+			return err
+		}
+		return v.onServer(ctx, c, n, mesh, req)
 	}
 	dir, err := c.storeDir()
 	if err != nil {
@@ -72,6 +80,26 @@ func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 		c.ui.note("the ledger is in " + dir)
 	}
 	return nil
+}
+
+// onServer begins the ledger on a server, with its first operator: without one
+// nobody could ask for anything.
+func (v *meshInit) onServer(ctx context.Context, c *cli, n natsContext, mesh string, req commands.Request) error {
+	if v.operator == "" {
+		return usage("no operator is named", "on a server every request is signed, and nobody is granted access yet", "bindery init --mesh "+mesh+" --operator NAME --nkey KEY")
+	}
+	if req.DryRun {
+		_, r, err := c.imagine(projections.New(), req)
+		if err != nil {
+			return err
+		}
+		return c.printResult("mesh "+mesh, r)
+	}
+	r, err := c.createRemote(ctx, n, mesh, v.replicas, req)
+	if err != nil {
+		return err
+	}
+	return c.printResult("mesh "+mesh, r)
 }
 
 // create makes the store of a mesh, as far as it is not there yet, and gives

@@ -135,26 +135,25 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	if n.URL == "" {
 		return nil, usage("the NATS context has no url", "", "nats context ls")
 	}
-	key, login, err := n.identity()
+	key, _, err := n.identity()
 	if err != nil {
 		return nil, err
 	}
-	opts := []nats.Option{login, nats.Name("bindery"), nats.Timeout(dialTimeout), nats.CustomInboxPrefix(service.InboxOf(key.Public)),
-		nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}
-	if n.Pinned != "" {
-		opts = append(opts, pinned(n.Pinned, ""))
+	inbox := nats.CustomInboxPrefix(service.InboxOf(key.Public))
+	nc, err := n.connect(inbox)
+	if errors.Is(err, nats.ErrNkeysNotSupported) || errors.Is(err, nats.ErrNoServers) {
+		// Servers that ask nobody who he is (where one of them is down, the client says
+		// that there are none). What is asked is signed all the same.
+		open := n
+		open.Creds, open.NKey = "", ""
+		if conn, unasked := open.connect(inbox); unasked == nil {
+			nc, err = conn, nil
+		}
 	}
-	if n.CA != "" {
-		opts = append(opts, nats.RootCAs(n.CA))
-	}
-	if n.Cert != "" {
-		opts = append(opts, nats.ClientCert(n.Cert, n.Key))
-	}
-	nc, err := nats.Connect(n.URL, opts...)
 	if errors.Is(err, nats.ErrAuthorization) {
 		// A server that is just taking up other grants turns away whom it should not.
 		time.Sleep(askAgain)
-		nc, err = nats.Connect(n.URL, opts...)
+		nc, err = n.connect(inbox)
 	}
 	if err != nil {
 		return nil, notReached(n.URL, err)
@@ -170,7 +169,7 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.client.SignWith(key)
+	s.client.SignWith(key).FailOver()
 	return s, nil
 }
 

@@ -26,6 +26,8 @@ type serve struct {
 	tlsOwn          bool
 	tlsCert, tlsKey string
 	names           []string // under which others reach it
+
+	answerCreds string // on a server that is not our own
 }
 
 func (*serve) help() *cobra.Command {
@@ -34,27 +36,32 @@ func (*serve) help() *cobra.Command {
 		Example: `  bindery serve --store /srv/bindery/home
   bindery serve --listen 127.0.0.1:4222 --log-level debug
   bindery serve --http 127.0.0.1:9464
-  bindery serve --listen 0.0.0.0:4222 --tls-own --name alpha.home.arpa`,
+  bindery serve --listen 0.0.0.0:4222 --tls-own --name alpha.home.arpa
+  bindery serve --server nats://a:4222,nats://b:4222,nats://c:4222 --creds writer.nk`,
 		Short: "Hold the store and answer for it",
 		Long: `Holds the store and listens on this machine until it is told to stop (SIGTERM, Ctrl-C). Every other
 command on the store finds it and goes through it, so that several can work at once and some can wait:
 rotation wait, log --follow. Who can read the store's files can connect, and who is granted access. It
 answers what it has accepted before it ends. Beyond this machine it listens with TLS only, and only when
 somebody is granted access; --tls-own makes an authority in the store, and access grant --join writes what
-another machine needs. With --http it tells there how it is: /healthz, /readyz, and /metrics for
+another machine needs.
+
+With --server or --context it serves the ledger on a NATS server, or a cluster of them, instead: start it
+on several machines; one of them writes, the others follow and take over when it is gone. With --http it tells there how it is: /healthz, /readyz, and /metrics for
 Prometheus, to whoever is on this machine.`,
 	}
 }
 
 func (v *serve) flags(f *flags) {
 	f.args()
-	f.StringVar(&v.listen, "listen", "127.0.0.1:0", "`HOST:PORT` to listen on; port 0: any")
+	f.StringVar(&v.listen, "listen", defaultListen, "`HOST:PORT` to listen on; port 0: any")
 	f.BoolVar(&v.tlsOwn, "tls-own", false, "TLS with certificates of the store's own authority")
 	f.StringVar(&v.tlsCert, "tls-cert", "", "`file` with the certificate to show, in PEM")
 	f.StringVar(&v.tlsKey, "tls-key", "", "`file` with its key")
 	f.StringSliceVar(&v.names, "name", nil, "`host` name or address under which others reach it; may be repeated")
 	f.cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	f.cmd.MarkFlagsMutuallyExclusive("tls-own", "tls-cert")
+	f.StringVar(&v.answerCreds, "answer-creds", "", "with --server: `file` to log in with for the connection that answers")
 	f.values("name")
 	f.StringVar(&v.logLevel, "log-level", "info", "what is logged on standard error: debug, info, warn or error")
 	f.StringVar(&v.http, "http", "", "`HOST:PORT` on this machine for /healthz, /readyz and /metrics; not given: none")
@@ -64,6 +71,16 @@ func (v *serve) flags(f *flags) {
 }
 
 func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
+	logger, err := v.logger(c)
+	if err != nil {
+		return err
+	}
+	if n, ok, err := c.remote(); ok || err != nil {
+		if err != nil {
+			return err
+		}
+		return v.serveRemote(ctx, c, n, logger)
+	}
 	host, port, err := v.address()
 	if err != nil {
 		return err
@@ -76,11 +93,6 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 			return err
 		}
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(v.logLevel)); err != nil {
-		return usage(fmt.Sprintf("%q is no log level", clip(v.logLevel)), "it is debug, info, warn or error", "bindery serve --log-level info")
-	}
-	logger := slog.New(slog.NewTextHandler(c.streams.Err, &slog.HandlerOptions{Level: level}))
 	dir, err := c.storeDir()
 	if err != nil {
 		return err
@@ -97,6 +109,18 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 		logger.Info("stopped")
 	}
 	return err
+}
+
+// defaultListen is a port of the system's choice, on this machine.
+const defaultListen = "127.0.0.1:0"
+
+// logger writes to standard error.
+func (v *serve) logger(c *cli) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(v.logLevel)); err != nil {
+		return nil, usage(fmt.Sprintf("%q is no log level", clip(v.logLevel)), "it is debug, info, warn or error", "bindery serve --log-level info")
+	}
+	return slog.New(slog.NewTextHandler(c.streams.Err, &slog.HandlerOptions{Level: level})), nil
 }
 
 // address is where to listen: beyond this machine with TLS only.

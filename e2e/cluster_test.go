@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// cluster is three NATS servers that are not bindery's own.
+func cluster(t *testing.T) (servers []*server.Server, urls []string) {
+	t.Helper()
+	routes := make([]string, 3)
+	for i := range routes {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		routes[i] = l.Addr().String()
+		_ = l.Close()
+	}
+	for i := range routes {
+		host, port, _ := strings.Cut(routes[i], ":")
+		opts := &server.Options{ServerName: fmt.Sprintf("s%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+			SyncAlways: true, Cluster: server.ClusterOpts{Name: "c", Host: host}}
+		if _, err := fmt.Sscan(port, &opts.Cluster.Port); err != nil {
+			t.Fatal(err)
+		}
+		for j := range routes {
+			if j != i {
+				opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: routes[j]})
+			}
+		}
+		s, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		servers = append(servers, s)
+	}
+	for _, s := range servers {
+		eventually(t, "a cluster", func() bool { return s.ReadyForConnections(time.Second) && s.NumRoutes() > 0 })
+		urls = append(urls, s.ClientURL())
+	}
+	eventually(t, "a meta leader", func() bool {
+		for _, s := range servers {
+			if s.JetStreamIsLeader() {
+				return true
+			}
+		}
+		return false
+	})
+	return servers, urls
+}
+
+// The same on a cluster of three, with one node killed: one writer of three
+// processes, others take over, nothing acknowledged is lost.
+func TestServeCluster(t *testing.T) {
+	t.Parallel()
+	servers, urls := cluster(t)
+	all := strings.Join(urls, ",")
+	dir := t.TempDir()
+	c := newCLI(t)
+	key := func(name string) string {
+		return strings.TrimSpace(c.must(t, "access", "keygen", filepath.Join(dir, name)))
+	}
+	as := func(name string) *cli {
+		o := newCLI(t)
+		o.env = []string{"BINDERY_STORE=", "NATS_URL=" + all, "NATS_CREDS=" + filepath.Join(dir, name)}
+		return o
+	}
+	admin := newCLI(t)
+	admin.env = []string{"BINDERY_STORE=", "NATS_URL=" + all}
+	admin.refused(t, "usage", 2, "init", "--mesh", "home")
+	ann := key("ann")
+	eventually(t, "a ledger", func() bool {
+		return admin.run(t, "init", "--mesh", "home", "--replicas", "3", "--operator", "ann", "--nkey", ann).code == 0
+	})
+	admin.refused(t, "ledger_exists", 4, "init", "--mesh", "home", "--replicas", "3", "--operator", "ann", "--nkey", ann)
+
+	// Three processes, each nearest to a server of its own.
+	instances := map[string]*serving{}
+	for i, u := range urls {
+		o := newCLI(t)
+		o.env = []string{"BINDERY_STORE=", "NATS_URL=" + u + "," + all}
+		instances[fmt.Sprintf("i%d", i)] = o.serve(t)
+	}
+	as("ann").must(t, "apply", "-f", write(t, filepath.Join(dir, "small.yaml"), small))
+	as("ann").must(t, "access", "grant", "on-alpha", "--role", "agent", "--node", "alpha", "--nkey", key("on-alpha"))
+	as("ann").must(t, "access", "grant", "on-beta", "--role", "agent", "--node", "beta", "--nkey", key("on-beta"))
+	ask := keeper{as("ann"), t}.ask("wiki/db")
+	as("on-beta").refused(t, "not_permitted", 4, "credential", "issued", "wiki/db", "--generation", number(ask), "--secret-ref", "file:/s")
+	as("on-alpha").must(t, "credential", "issued", "wiki/db", "--generation", number(ask), "--secret-ref", "file:/s")
+
+	writer := func() string {
+		for name, s := range instances {
+			if log := s.errs.String(); strings.LastIndex(log, "role=writer") > strings.LastIndex(log, "role=follower") {
+				return name
+			}
+		}
+		return ""
+	}
+	eventually(t, "a writer", func() bool { return writer() != "" })
+
+	// Callers write throughout, while the writer is killed and then a server.
+	var mu sync.Mutex
+	acked := map[string]bool{}
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(acked) }
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range 3 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				name := fmt.Sprintf("n-%d-%d", w, i)
+				if r := as("ann").run(t, "node", "register", name, "--timeout", "40s"); r.code == 0 {
+					mu.Lock()
+					acked[name] = true
+					mu.Unlock()
+				} else if r.code != 7 && r.code != 8 {
+					t.Errorf("%s: exit %d\n%s", r, r.code, r.stderr)
+				}
+			}
+		})
+	}
+	more := func(what string) {
+		t.Helper()
+		n, began := count(), time.Now()
+		eventually(t, what, func() bool { return count() > n+5 })
+		t.Logf("%s: %s", what, time.Since(began))
+	}
+	more("at first")
+	gone := writer()
+	instances[gone].stop(t, syscall.SIGKILL)
+	delete(instances, gone)
+	more("after the writer was killed")
+	eventually(t, "another writer", func() bool { return writer() != "" })
+	servers[1].Shutdown()
+	servers[1].WaitForShutdown()
+	more("after a server was killed")
+	close(stop)
+	wg.Wait()
+
+	there := map[string]bool{}
+	for _, n := range read[listJSON[struct{ Name string }]](t, as("ann"), "node", "list").Items {
+		there[n.Name] = true
+	}
+	for name := range acked {
+		if !there[name] {
+			t.Errorf("%s was acknowledged and is lost", name)
+		}
+	}
+	for _, s := range instances {
+		s.stop(t, syscall.SIGTERM)
+	}
+}
