@@ -149,10 +149,11 @@ func TestAttacks(t *testing.T) {
 	const command, query = "bindery-req.home.command", "bindery-req.home.query"
 	eve, ann := g.keys["eve"], g.keys["ann"]
 	nc := g.connect(t, eve)
-	// ask sends what eve has made, and tells the answer's code; "" for none.
-	ask := func(m *nats.Msg) string {
+	// ask sends what eve has made, and tells the answer's code; "" for none, where
+	// none is wanted after a moment.
+	ask := func(m *nats.Msg, want string) string {
 		t.Helper()
-		sub, err := nc.SubscribeSync("_INBOX." + eve.Public + ".>")
+		sub, err := nc.SubscribeSync(m.Reply)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +161,11 @@ func TestAttacks(t *testing.T) {
 		if err := nc.PublishMsg(m); err != nil {
 			return err.Error()
 		}
-		in, err := sub.NextMsg(300 * time.Millisecond)
+		wait := patience
+		if want == "" {
+			wait = 300 * time.Millisecond
+		}
+		in, err := sub.NextMsg(wait)
 		if err != nil {
 			return ""
 		}
@@ -172,7 +177,11 @@ func TestAttacks(t *testing.T) {
 		}
 		return a.Error.Code
 	}
-	inbox := func(key ledger.Key) string { return "_INBOX." + key.Public + ".x1" }
+	inboxes := 0
+	inbox := func(key ledger.Key) string {
+		inboxes++
+		return fmt.Sprintf("_INBOX.%s.x%d", key.Public, inboxes)
+	}
 	now := time.Now()
 	alter := func(m *nats.Msg, f func(*nats.Msg)) *nats.Msg { f(m); return m }
 	valid := func() *nats.Msg { return signed(t, eve, command, inbox(eve), time.Now(), registers("evil")) }
@@ -196,16 +205,16 @@ func TestAttacks(t *testing.T) {
 		"too long":                     {signed(t, eve, command, inbox(eve), now, `{"verb":"`+strings.Repeat("x", 7<<20)+`"}`), "usage"},
 		"deep":                         {signed(t, eve, query, inbox(eve), now, `{"query":"status","args":`+strings.Repeat("[", 1<<20)+`}`), "usage"},
 	} {
-		if got := ask(c.m); got != c.want {
+		if got := ask(c.m, c.want); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 	// A request that was heard is not heard again, by nobody.
 	m := signed(t, eve, query, inbox(eve), time.Now(), `{"query":"node.list"}`)
-	if got := ask(m); !strings.HasPrefix(got, "done: ") {
+	if got := ask(m, "done"); !strings.HasPrefix(got, "done: ") {
 		t.Errorf("an honest query: %q", got)
 	}
-	if got := ask(m); got != "not_permitted" {
+	if got := ask(m, "not_permitted"); got != "not_permitted" {
 		t.Errorf("the same query again: %q", got)
 	}
 	mine := g.connect(t, ann)
@@ -249,13 +258,14 @@ func TestAttacks(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var flood sync.WaitGroup
 	for i := range 20 {
+		reply := inbox(eve)
 		flood.Go(func() {
 			nc := g.connect(t, eve)
 			if i == 0 {
 				_, _ = nc.SubscribeSync("_INBOX." + eve.Public + ".>") // and reads nothing
 			}
 			for ctx.Err() == nil {
-				_ = nc.PublishMsg(signed(t, eve, query, inbox(eve), time.Now(), `{"query":"log","args":{"first":1}}`))
+				_ = nc.PublishMsg(signed(t, eve, query, reply, time.Now(), `{"query":"log","args":{"first":1}}`))
 				_ = nc.PublishMsg(&nats.Msg{Subject: command, Data: make([]byte, 1000)})
 				_ = nc.FlushTimeout(time.Second)
 			}

@@ -30,6 +30,7 @@ type globals struct {
 	color   colorMode
 	noInput bool
 	timeout time.Duration
+	atLeast uint64
 }
 
 func (g *globals) bind(f *pflag.FlagSet) {
@@ -42,6 +43,7 @@ func (g *globals) bind(f *pflag.FlagSet) {
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "say nothing of what was done; data and errors only")
 	f.Var(&g.color, "color", "colour: auto, always or never")
 	f.BoolVar(&g.noInput, "no-input", false, "never ask on the terminal")
+	f.Uint64Var(&g.atLeast, "at-least", 0, "read from any instance that has reached sequence `N`, instead of the writer")
 	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "how long one request may take")
 }
 

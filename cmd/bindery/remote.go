@@ -158,7 +158,7 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	if err != nil {
 		return nil, notReached(n.URL, err)
 	}
-	s := &session{isServed: true}
+	s := &session{isServed: true, several: true}
 	s.later(func() error { nc.Close(); return nil })
 	if s.mesh = cmp.Or(c.globals.mesh, n.Mesh); s.mesh == "" {
 		s.mesh, err = c.meshOn(ctx, nc)

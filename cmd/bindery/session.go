@@ -26,6 +26,7 @@ type session struct {
 	mesh     string
 	url      string           // where it listens, if it does
 	isServed bool             // by another process
+	several  bool             // who serve it
 	handler  *handler.Handler // nil where another process serves
 	log      *ledger.Log
 	server   *ledger.Embedded
@@ -183,10 +184,19 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 	s.handler = h
 	synced := srv.Synced()
 	s.later(func() error { h.Close(); return nil })
-	svc, err := service.Serve(service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
-		Door: by.door, Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)})
+	cfg := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
+		Door: by.door, Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
+	svc, err := service.Serve(cfg)
+	if err != nil {
+		return err
+	}
+	s.later(svc.Stop)
+	if by.answering == nil {
+		return nil // nobody else asks
+	}
+	reads, err := service.ServeReads(cfg, h)
 	if err == nil {
-		s.later(svc.Stop)
+		s.later(reads.Stop)
 	}
 	return err
 }
@@ -225,10 +235,30 @@ func (c *cli) ask(ctx context.Context, q commands.Query) (json.RawMessage, error
 	err := c.with(ctx, func(s *session) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 		defer cancel()
-		data, err = s.client.Ask(ctx, q)
+		data, err = c.askOf(ctx, s, q)
 		return err
 	})
 	return data, err
+}
+
+// askOf puts one query to a session: to the writer, or with --at-least to any
+// instance that has come that far. Who serves a store alone is the writer.
+func (c *cli) askOf(ctx context.Context, s *session, q commands.Query) (json.RawMessage, error) {
+	if c.globals.atLeast == 0 {
+		return s.client.Ask(ctx, q)
+	}
+	if s.several {
+		return s.client.AskFollower(ctx, q, c.globals.atLeast)
+	}
+	data, err := s.client.Ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if seen := s.client.Seen(); seen < c.globals.atLeast {
+		return nil, refusal(commands.StillPending, fmt.Sprintf("the ledger has not reached sequence %d", c.globals.atLeast),
+			fmt.Sprintf("it is at %d", seen), "bindery status")
+	}
+	return data, nil
 }
 
 // storeError gives what the file system says about a store a code.
