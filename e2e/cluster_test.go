@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,6 +64,22 @@ func cluster(t *testing.T) (servers []*server.Server, urls []string) {
 	return servers, urls
 }
 
+var aboutHTTP = regexp.MustCompile(`http=(http://[0-9.:]+)`)
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // The same on a cluster of three, with one node killed: one writer of three
 // processes, others take over, nothing acknowledged is lost.
 func TestServeCluster(t *testing.T) {
@@ -91,7 +110,7 @@ func TestServeCluster(t *testing.T) {
 	for i, u := range urls {
 		o := newCLI(t)
 		o.env = []string{"BINDERY_STORE=", "NATS_URL=" + u + "," + all}
-		instances[fmt.Sprintf("i%d", i)] = o.serve(t)
+		instances[fmt.Sprintf("i%d", i)] = o.serve(t, "--http", "127.0.0.1:0")
 	}
 	as("ann").must(t, "apply", "-f", write(t, filepath.Join(dir, "small.yaml"), small))
 	as("ann").must(t, "access", "grant", "on-alpha", "--role", "agent", "--node", "alpha", "--nkey", key("on-alpha"))
@@ -109,6 +128,27 @@ func TestServeCluster(t *testing.T) {
 		return ""
 	}
 	eventually(t, "a writer", func() bool { return writer() != "" })
+	eventually(t, "one that says it writes, and three that are ready", func() bool {
+		writers, ready := 0, 0
+		for _, s := range instances {
+			m := aboutHTTP.FindStringSubmatch(s.errs.String())
+			if m == nil {
+				return false
+			}
+			if strings.Contains(get(t, m[1]+"/metrics"), "\nbindery_writer 1") {
+				writers++
+			}
+			if get(t, m[1]+"/readyz") == "ready\n" {
+				ready++
+			}
+		}
+		return writers == 1 && ready == 3
+	})
+	if n := read[struct {
+		Seq uint64 `json:"seq"`
+	}](t, as("ann"), "status", "--at-least", number(ask)).Seq; n < ask {
+		t.Errorf("a follower answered at %d, asked for %d", n, ask)
+	}
 
 	// Callers write throughout, while the writer is killed and then a server.
 	var mu sync.Mutex

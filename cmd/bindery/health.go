@@ -31,6 +31,7 @@ type health struct {
 type watched struct {
 	handler writer
 	log     watchedLog
+	turned  func() map[string]uint64 // requests turned away at the door, by reason; nil: not known
 }
 
 func newHealth(clock func() time.Time) *health {

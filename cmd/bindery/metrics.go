@@ -12,6 +12,7 @@ import (
 
 	"bindery/commands"
 	"bindery/commands/handler"
+	"bindery/commands/instance"
 	"bindery/commands/service"
 	"bindery/ledger"
 	"bindery/projections"
@@ -124,12 +125,14 @@ var (
 	foreignDesc   = prometheus.NewDesc("bindery_foreign_messages", "Messages in the stream that are no part of the ledger.", nil, nil)
 	rotationsDesc = prometheus.NewDesc("bindery_open_rotations", "Rotations that are open.", nil, nil)
 	overdueDesc   = prometheus.NewDesc("bindery_overdue_members", "Credentials left in rotations whose deadline is past.", nil, nil)
+	writerDesc    = prometheus.NewDesc("bindery_writer", "1 where this instance is the one that writes.", nil, nil)
+	turnedDesc    = prometheus.NewDesc("bindery_requests_turned_away_total", "Requests that did not prove who asks.", []string{"reason"}, nil)
 	holdersDesc   = prometheus.NewDesc("bindery_holders", "Credentials that can log in.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (*stateMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readyDesc, headDesc, appliedDesc, lagDesc, foreignDesc, rotationsDesc, overdueDesc, holdersDesc} {
+	for _, d := range []*prometheus.Desc{readyDesc, headDesc, appliedDesc, lagDesc, foreignDesc, rotationsDesc, overdueDesc, holdersDesc, writerDesc, turnedDesc} {
 		to <- d
 	}
 }
@@ -150,7 +153,22 @@ func (c *stateMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(readyDesc, ready)
 	gauge(headDesc, float64(h.Head))
 	gauge(appliedDesc, float64(h.Seq))
-	gauge(lagDesc, 0)
+	writes := 1.
+	if i, ok := w.handler.(watchedInstance); ok {
+		status := i.Status()
+		gauge(lagDesc, float64(status.Lag()))
+		if status.Role != instance.Writer {
+			writes = 0
+		}
+	} else {
+		gauge(lagDesc, 0)
+	}
+	gauge(writerDesc, writes)
+	if w.turned != nil {
+		for reason, n := range w.turned() {
+			to <- prometheus.MustNewConstMetric(turnedDesc, prometheus.CounterValue, float64(n), reason)
+		}
+	}
 	gauge(foreignDesc, float64(w.log.Foreign().Count))
 	if g, err := c.gauges(w.handler); err == nil {
 		gauge(rotationsDesc, float64(g.Rotations))

@@ -75,6 +75,11 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if v.http != "" {
+		if _, _, err := onThisMachine("http", v.http, "it asks nobody who he is", "9464"); err != nil {
+			return err
+		}
+	}
 	if n, ok, err := c.remote(); ok || err != nil {
 		if err != nil {
 			return err
@@ -87,11 +92,6 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 	}
 	if port == 0 {
 		port = -1 // as the server says "any"
-	}
-	if v.http != "" {
-		if _, _, err := onThisMachine("http", v.http, "it asks nobody who he is", "9464"); err != nil {
-			return err
-		}
 	}
 	dir, err := c.storeDir()
 	if err != nil {
@@ -229,7 +229,7 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 		return refusal(commands.StoreUnusable, "it cannot be said in the store how it is served", err.Error(), "ls -ld "+quote(dir))
 	}
 	s.later(func() error { return withdrawEndpoint(dir) }) // first of all: nobody new comes
-	h.watched.Store(&watched{handler: s.handler, log: s.log})
+	h.watched.Store(&watched{handler: s.handler, log: s.log, turned: s.turned})
 	logger.Info("serving", "mesh", s.mesh, "store", dir, "url", s.url)
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		logger.Warn("telling systemd", "error", err)

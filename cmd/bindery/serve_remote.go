@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"strconv"
 	"time"
@@ -22,8 +23,8 @@ import (
 // serveRemote is one of several processes that serve a ledger on a server that is
 // not this program's own: one of them writes, the others follow and take over.
 func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *slog.Logger) error {
-	if v.http != "" || v.tlsOwn || v.tlsCert != "" || v.listen != defaultListen {
-		return usage("what listens is the server "+n.URL, "--listen, --tls-… and --http are for a store that is served", "bindery serve --server "+n.URL)
+	if v.tlsOwn || v.tlsCert != "" || v.listen != defaultListen {
+		return usage("what listens is the server "+n.URL, "--listen and --tls-… are for a store that is served", "bindery serve --server "+n.URL)
 	}
 	conn, err := n.connect()
 	if err != nil {
@@ -36,10 +37,22 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	} else {
 		logger.Warn("the connection that answers may publish wherever this process may: give --answer-creds of a user that may publish below _INBOX alone")
 	}
+	h := newHealth(c.program.Clock)
+	if v.http != "" {
+		host, port, _ := net.SplitHostPort(v.http)
+		url, stop, err := h.listen(host, port, logger)
+		if err != nil {
+			return refusal(commands.Unreachable, "nobody can listen on "+v.http, err.Error(), "bindery serve --http 127.0.0.1:0")
+		}
+		defer func() { _ = stop() }()
+		logger.Info("telling of its health", "http", url)
+	}
 	host, _ := os.Hostname()
 	inst := instance.New(instance.Config{Conn: conn, Dial: func() (*nats.Conn, error) { return answers.connect() }, Mesh: c.globals.mesh, Name: host + "-" + strconv.Itoa(os.Getpid()),
 		Version: serviceVersion, Door: service.Door{Signed: true},
-		Handler: handler.Config{Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger}})
+		Handler: handler.Config{Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger, Meter: h.metrics}})
+	watching := watchedInstance{inst}
+	h.watched.Store(&watched{handler: watching, log: watching})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go announce(ctx, inst, logger)
@@ -52,6 +65,26 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	}
 	return err
 }
+
+// watchedInstance is an instance as its health is told.
+type watchedInstance struct{ *instance.Instance }
+
+// Health implements writer. An instance that follows is ready when it hears where
+// the ledger ends.
+func (w watchedInstance) Health() handler.Health {
+	now := w.Status()
+	h := handler.Health{Head: now.Head, Seq: now.Applied}
+	if !now.Ready(time.Now()) {
+		h.Err = errors.New("it has not heard lately where the ledger ends")
+	}
+	return h
+}
+
+// Last implements watchedLog: as last heard, since Health says how long ago.
+func (w watchedInstance) Last(context.Context) (uint64, error) { return w.Status().Head, nil }
+
+// Foreign implements watchedLog: an instance does not tell them apart.
+func (watchedInstance) Foreign() ledger.Foreign { return ledger.Foreign{} }
 
 // announce logs what the instance does, when that changes, and tells systemd when
 // it is ready.

@@ -24,9 +24,10 @@ import (
 type session struct {
 	client   *service.Client
 	mesh     string
-	url      string           // where it listens, if it does
-	isServed bool             // by another process
-	several  bool             // who serve it
+	url      string // where it listens, if it does
+	isServed bool   // by another process
+	several  bool   // who serve it
+	turned   func() map[string]uint64
 	handler  *handler.Handler // nil where another process serves
 	log      *ledger.Log
 	server   *ledger.Embedded
@@ -190,6 +191,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 	if err != nil {
 		return err
 	}
+	s.turned = svc.Turned
 	s.later(svc.Stop)
 	if by.answering == nil {
 		return nil // nobody else asks
