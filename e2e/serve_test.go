@@ -125,6 +125,8 @@ func (f *following) next(t testing.TB) string {
 	case line := <-f.lines:
 		return line
 	case <-time.After(patience):
+		_ = f.cmd.Process.Signal(syscall.SIGQUIT) // where it is
+		time.Sleep(time.Second)
 		t.Fatalf("nothing came: %s", f.errs)
 		return ""
 	}

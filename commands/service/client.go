@@ -358,7 +358,8 @@ func (c *Client) Follow(ctx context.Context, first uint64, each func(LogPage) er
 			return ctx.Err()
 		}
 		if err != nil {
-			if c.failsOver && passing(err) && pause(ctx, 0) {
+			// One that the server has put out is never let in again on this connection.
+			if c.failsOver && passing(err) && !c.nc.IsClosed() && pause(ctx, 0) {
 				continue
 			}
 			return err
