@@ -116,7 +116,8 @@ var anID = regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b|…[0-9A-HJKMNP-T
 var (
 	instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	chain    = regexp.MustCompile(`"chain":"[0-9a-f]{64}"`)
-	ago      = regexp.MustCompile(`(?m), (now|\d+[smh] ago)(,|$)`)
+	ago      = regexp.MustCompile(`(?m)(^|  |\(|, )(now|\d+[smh] ago)($|  |\)|,)`)
+	gaps     = regexp.MustCompile(`(\S)  +`)
 )
 
 // plain takes out what differs from run to run.
@@ -134,7 +135,11 @@ func (s *script) plain(ts *testscript.TestScript, text string) string {
 		return fmt.Sprintf("%s<%d>", short, s.ids[tail])
 	})
 	text = chain.ReplaceAllString(text, `"chain":"<chain>"`)
-	return ago.ReplaceAllString(instants.ReplaceAllString(text, "<time>"), ", <ago>$2")
+	text = instants.ReplaceAllString(text, "<time>")
+	for range 2 { // two that stand side by side share what is between them
+		text = ago.ReplaceAllString(text, "$1<ago>$3")
+	}
+	return gaps.ReplaceAllString(text, "$1  ") // how wide a column is depends on how long ago
 }
 
 var plainWord = regexp.MustCompile(`^[a-zA-Z0-9_./:=@,+%-]+$`)
