@@ -98,11 +98,7 @@ func (c RotationTarget) ofProviders(s *projections.State, refs []projections.Pro
 				"credentials of "+v.Name+" are not managed: its consumers need none", "bindery provision show "+v.Name)
 		}
 		if p.State == projections.Retired {
-			fix := "bindery credential write-off --provider " + p.ID.String() + " --all --reason TEXT"
-			if len(p.Bindings) > 0 {
-				fix = "bindery provider drain " + p.ID.String() + " --to OTHER"
-			}
-			return nil, refuse(ProviderRetired, "provider "+p.Name+" is retired", "nobody issues or revokes there any more", fix)
+			return nil, refuse(ProviderRetired, "provider "+p.Name+" is retired", "nobody issues or revokes there any more", s.FixRetired(p))
 		}
 		out[i] = projections.Rotation{Provider: r, IssuedBefore: c.IssuedBefore}
 	}
@@ -138,18 +134,6 @@ func (c RotationTarget) ofBinding(s *projections.State) ([]projections.Rotation,
 	return out, err
 }
 
-// open is the rotation under way at the target of o, or 0.
-func open(s *projections.State, o *projections.Rotation) projections.RotationRef {
-	h := s.Instance(o.Binding)
-	if o.Provider != 0 {
-		h = &s.Provider(o.Provider).Holders
-	}
-	if h == nil {
-		return 0
-	}
-	return h.Open
-}
-
 // Decide implements Command.
 func (c StartRotation) Decide(t *Tx) error {
 	deadline, err := c.deadline(t.Now)
@@ -169,7 +153,7 @@ func (c StartRotation) Decide(t *Tx) error {
 }
 
 func (c StartRotation) start(t *Tx, o *projections.Rotation, deadline time.Time) error {
-	if r := open(t.State, o); r != 0 {
+	if r := t.OpenAt(o); r != 0 {
 		was := t.Rotation(r)
 		if !c.Supersede {
 			id := was.ID

@@ -113,10 +113,6 @@ func (s *State) makeHolders(t target) *Holders {
 	return h
 }
 
-// Instance are the holders of a binding's own embedded instance; nil where there
-// never were any.
-func (s *State) Instance(r BindingRef) *Holders { return s.instances[r] }
-
 // Managed reports whether the binding's consumer logs in with a credential.
 func (s *State) Managed(b *Binding) bool {
 	return b.Provision != 0 && s.Provision(b.Provision).Credentials == events.CredentialsManaged

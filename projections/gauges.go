@@ -10,18 +10,15 @@ type Gauges struct {
 	Holders   int // credentials that can log in
 }
 
-// Gauges counts. Its cost goes with providers and rotations, not with bindings.
+// Gauges counts. Its cost goes with providers and embedded instances.
 func (s *State) Gauges(now time.Time) Gauges {
 	var g Gauges
-	for i := 1; i <= s.rotations.len(); i++ {
-		o := s.rotations.at(uint32(i))
-		if o.State == Open {
-			g.Rotations++
-		}
+	s.eachOpen(func(o *Rotation) {
+		g.Rotations++
 		if o.Overdue(now) {
 			g.Overdue += o.Total - o.Done
 		}
-	}
+	})
 	for i := 1; i <= s.providers.len(); i++ {
 		g.Holders += len(s.providers.at(uint32(i)).Holders.Live)
 	}

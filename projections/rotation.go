@@ -65,13 +65,29 @@ func (s *State) Rotations(p ProviderRef) []RotationRef { return s.Provider(p).Ho
 
 // RotationOf is the last rotation of a binding's own instance, or about that
 // binding alone; 0 for none.
-func (s *State) RotationOf(r BindingRef) RotationRef {
-	for i := s.rotations.len(); i > 0; i-- {
-		if s.rotations.at(uint32(i)).Binding == r {
-			return RotationRef(i)
-		}
+func (s *State) RotationOf(r BindingRef) RotationRef { return s.narrow[r] }
+
+// OpenAt is the rotation that is open at the target of o, or 0.
+func (s *State) OpenAt(o *Rotation) RotationRef {
+	if h := s.holders(o.target()); h != nil {
+		return h.Open
 	}
 	return 0
+}
+
+// eachOpen calls yield with each rotation that is open, in no order.
+func (s *State) eachOpen(yield func(*Rotation)) {
+	at := func(h *Holders) {
+		if h.Open != 0 {
+			yield(s.Rotation(h.Open))
+		}
+	}
+	for i := 1; i <= s.providers.len(); i++ {
+		at(&s.providers.at(uint32(i)).Holders)
+	}
+	for _, h := range s.instances {
+		at(h)
+	}
 }
 
 // Finished lists the open rotations that have nothing left to do; whoever ended

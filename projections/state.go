@@ -39,6 +39,7 @@ type State struct {
 	instances map[BindingRef]*Holders // of embedded instances
 	failures  map[CredentialRef]Failure
 	troubles  map[BindingRef]Failure
+	narrow    map[BindingRef]RotationRef // the last rotation about one binding alone
 	finished  []RotationRef
 	grantKeys map[string]GrantRef
 	operators int
@@ -100,6 +101,7 @@ func New() *State {
 		instances: map[BindingRef]*Holders{},
 		failures:  map[CredentialRef]Failure{},
 		grantKeys: map[string]GrantRef{},
+		narrow:    map[BindingRef]RotationRef{},
 		troubles:  map[BindingRef]Failure{},
 		manifest:  map[FieldKey]diverged{},
 		gone:      map[goneKey]Bygone{},

@@ -84,7 +84,7 @@ func (s *State) attendHolders(v *StatusView) {
 		if p.State == Retired && n > 0 {
 			v.Attention = append(v.Attention, Attention{Code: string(FlagStranded), What: "holders of " + p.Name,
 				Why: fmt.Sprintf("it is retired, and credentials that were never revoked there: %d", n),
-				Fix: s.fixRetired(p)})
+				Fix: s.FixRetired(p)})
 		}
 	}
 	for _, h := range s.instances {
@@ -93,9 +93,9 @@ func (s *State) attendHolders(v *StatusView) {
 	s.attendFailures(v)
 }
 
-// fixRetired is what helps first where consumers can log in to a provider that is
+// FixRetired is what helps first where consumers can log in to a provider that is
 // retired: they must run with another before their credentials are written off.
-func (s *State) fixRetired(p *Provider) string {
+func (s *State) FixRetired(p *Provider) string {
 	if len(p.Bindings) > 0 {
 		return "bindery provider drain " + p.ID.String() + " --to OTHER"
 	}
@@ -143,11 +143,7 @@ func (s *State) targetOf(c *Credential) string {
 // attendRotations adds the rotations that are late, and their members that wait
 // for nobody.
 func (s *State) attendRotations(v *StatusView, now time.Time) {
-	for i := 1; i <= s.rotations.len(); i++ {
-		o := s.rotations.at(uint32(i))
-		if o.State != Open {
-			continue
-		}
+	s.eachOpen(func(o *Rotation) {
 		v.Counts["rotations"]++
 		if o.Overdue(now) {
 			v.Attention = append(v.Attention, Attention{Code: "overdue", What: s.rotationName(o),
@@ -160,5 +156,5 @@ func (s *State) attendRotations(v *StatusView, now time.Time) {
 					Why: fmt.Sprintf("%s waits for generation %d to be replaced, and nobody is asked to", s.rotationName(o), m.From), Fix: m.Fix})
 			}
 		})
-	}
+	})
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
+	"bindery/commands/handler"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -100,6 +102,37 @@ func (v *meshInit) onServer(ctx context.Context, c *cli, n natsContext, mesh str
 		return err
 	}
 	return c.printResult("mesh "+mesh, r)
+}
+
+// createRemote begins the ledger of a mesh on a server, with its first operator:
+// without one nobody could ask for anything.
+func (c *cli) createRemote(ctx context.Context, n natsContext, mesh string, replicas int, req commands.Request) (r commands.Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+	defer cancel()
+	nc, err := n.connect()
+	if err != nil {
+		return r, notReached(n.URL, err)
+	}
+	defer nc.Close()
+	log, err := ledger.Create(ctx, nc, mesh, ledger.CreateOptions{Replicas: replicas})
+	if errors.Is(err, ledger.ErrExists) {
+		log, err = ledger.Open(ctx, nc, mesh)
+	}
+	if err != nil {
+		return r, err
+	}
+	if last, err := log.Last(ctx); err != nil || last > 0 {
+		if err == nil {
+			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), "bindery --server "+quote(n.URL)+" status")
+		}
+		return r, err
+	}
+	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID})
+	if err != nil {
+		return r, err
+	}
+	defer h.Close()
+	return h.Do(ctx, req)
 }
 
 // create makes the store of a mesh, as far as it is not there yet, and gives

@@ -130,6 +130,37 @@ func (n *natsContext) identity() (ledger.Key, nats.Option, error) {
 	return key, key.Option(), nil
 }
 
+// login is how the context's user logs in; nothing where the server asks nobody.
+func (n *natsContext) login() ([]nats.Option, error) {
+	opts := connecting(-1)
+	if n.Creds != "" || n.NKey != "" {
+		_, as, err := n.identity()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, as)
+	}
+	if n.Pinned != "" {
+		opts = append(opts, pinned(n.Pinned, ""))
+	}
+	if n.CA != "" {
+		opts = append(opts, nats.RootCAs(n.CA))
+	}
+	if n.Cert != "" {
+		opts = append(opts, nats.ClientCert(n.Cert, n.Key))
+	}
+	return opts, nil
+}
+
+// connect makes a connection as the context says.
+func (n *natsContext) connect(more ...nats.Option) (*nats.Conn, error) {
+	opts, err := n.login()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Connect(cmp.Or(n.URL, nats.DefaultURL), append(opts, more...)...)
+}
+
 // openRemote opens a session with a service on a server.
 func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	if n.URL == "" {

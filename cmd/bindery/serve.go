@@ -6,14 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
-	"bindery/commands/handler"
 	"bindery/commands/service"
 	"bindery/ledger"
 )
@@ -44,11 +42,11 @@ command on the store finds it and goes through it, so that several can work at o
 rotation wait, log --follow. Who can read the store's files can connect, and who is granted access. It
 answers what it has accepted before it ends. Beyond this machine it listens with TLS only, and only when
 somebody is granted access; --tls-own makes an authority in the store, and access grant --join writes what
-another machine needs.
+another machine needs. With --http it tells there how it is: /healthz, /readyz, and /metrics for Prometheus,
+to whoever is on this machine.
 
 With --server or --context it serves the ledger on a NATS server, or a cluster of them, instead: start it
-on several machines; one of them writes, the others follow and take over when it is gone. With --http it tells there how it is: /healthz, /readyz, and /metrics for
-Prometheus, to whoever is on this machine.`,
+on several machines; one of them writes, the others follow and take over when it is gone.`,
 	}
 }
 
@@ -146,50 +144,13 @@ func (v *serve) identity(dir, host string, now time.Time) (*serverIdentity, erro
 	return nil, nil
 }
 
-// beyond reports whether an address is reached from other machines.
-func beyond(host string) bool {
-	ip := net.ParseIP(host)
-	return (ip == nil || !ip.IsLoopback()) && host != "localhost"
-}
-
-// onThisMachine reads a flag's HOST:PORT, which must be a loopback address.
-func onThisMachine(flag, text, why, example string) (host string, port int, err error) {
-	if host, port, err = hostPort(flag, text, example); err != nil {
-		return "", 0, err
-	}
-	if beyond(host) {
-		return "", 0, usage("--"+flag+" is not on this machine", why,
-			"bindery serve --"+flag+" 127.0.0.1:"+strconv.Itoa(port))
-	}
-	return host, port, nil
-}
-
-// hostPort reads a flag's HOST:PORT.
-func hostPort(flag, text, example string) (host string, port int, err error) {
-	host, number, err := net.SplitHostPort(text)
-	if err == nil {
-		port, err = strconv.Atoi(number)
-	}
-	if err != nil || port < 0 || port > 65535 {
-		return "", 0, usage("--"+flag+" is no HOST:PORT", "", "bindery serve --"+flag+" 127.0.0.1:"+example)
-	}
-	return host, port, nil
-}
-
 // serve holds the store until ctx ends. What it opens is closed by s.
 func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string, port int, logger *slog.Logger) error {
-	h := newHealth(c.program.Clock)
-	about, meter := "", handler.Meter(nil)
-	if v.http != "" {
-		host, port, _ := net.SplitHostPort(v.http)
-		url, stop, err := h.listen(host, port, logger)
-		if err != nil {
-			return refusal(commands.Unreachable, "nobody can listen on "+v.http, err.Error(), "bindery serve --http 127.0.0.1:0")
-		}
-		s.later(stop)
-		about, meter = url, h.metrics
-		logger.Info("telling of its health", "http", url)
+	h, about, stop, err := v.health(c, logger)
+	if err != nil {
+		return err
 	}
+	s.later(stop)
 	local, err := ledger.NewKey() // of whoever reads the store's files
 	if err != nil {
 		return err
@@ -203,9 +164,12 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	if err != nil {
 		return err
 	}
-	by := opening{find: openLog(dir, c.globals.mesh), logger: logger, answering: &responder, meter: meter,
+	by := opening{find: openLog(dir, c.globals.mesh), logger: logger, answering: &responder,
 		door:   service.Door{Signed: true, Local: local.Public},
 		server: ledger.EmbeddedConfig{Listen: true, Host: host, Port: port, Logger: logger, Users: users}}
+	if about != "" {
+		by.meter = h.metrics
+	}
 	if proof != nil {
 		by.server.TLS = proof.config
 	}
@@ -239,6 +203,21 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	logger.Info("stopping")
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	return nil
+}
+
+// health tells how the process is, where --http says, until stop is called; url is
+// where that is, "" for nowhere.
+func (v *serve) health(c *cli, logger *slog.Logger) (h *health, url string, stop func() error, err error) {
+	h = newHealth(c.program.Clock)
+	if v.http == "" {
+		return h, "", func() error { return nil }, nil
+	}
+	host, port, _ := net.SplitHostPort(v.http) // it was looked at
+	if url, stop, err = h.listen(host, port, logger); err != nil {
+		return nil, "", nil, refusal(commands.Unreachable, "nobody can listen on "+v.http, err.Error(), "bindery serve --http 127.0.0.1:0")
+	}
+	logger.Info("telling of its health", "http", url)
+	return h, url, stop, nil
 }
 
 // tellOthers notes how it is reached with TLS: from this machine, and from others.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"strconv"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/nats-io/nats.go"
 
-	"bindery/commands"
 	"bindery/commands/handler"
 	"bindery/commands/instance"
 	"bindery/commands/service"
@@ -37,16 +34,11 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	} else {
 		logger.Warn("the connection that answers may publish wherever this process may: give --answer-creds of a user that may publish below _INBOX alone")
 	}
-	h := newHealth(c.program.Clock)
-	if v.http != "" {
-		host, port, _ := net.SplitHostPort(v.http)
-		url, stop, err := h.listen(host, port, logger)
-		if err != nil {
-			return refusal(commands.Unreachable, "nobody can listen on "+v.http, err.Error(), "bindery serve --http 127.0.0.1:0")
-		}
-		defer func() { _ = stop() }()
-		logger.Info("telling of its health", "http", url)
+	h, _, stopTelling, err := v.health(c, logger)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = stopTelling() }()
 	host, _ := os.Hostname()
 	inst := instance.New(instance.Config{Conn: conn, Dial: func() (*nats.Conn, error) { return answers.connect() }, Mesh: c.globals.mesh, Name: host + "-" + strconv.Itoa(os.Getpid()),
 		Version: serviceVersion, Door: service.Door{Signed: true},
@@ -110,67 +102,4 @@ func announce(ctx context.Context, inst *instance.Instance, logger *slog.Logger)
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 		}
 	}
-}
-
-// login is how the context's user logs in; nothing where the server asks nobody.
-func (n *natsContext) login() ([]nats.Option, error) {
-	opts := []nats.Option{nats.Name("bindery"), nats.Timeout(dialTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}
-	if n.Creds != "" || n.NKey != "" {
-		_, as, err := n.identity()
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, as)
-	}
-	if n.Pinned != "" {
-		opts = append(opts, pinned(n.Pinned, ""))
-	}
-	if n.CA != "" {
-		opts = append(opts, nats.RootCAs(n.CA))
-	}
-	if n.Cert != "" {
-		opts = append(opts, nats.ClientCert(n.Cert, n.Key))
-	}
-	return opts, nil
-}
-
-// connect makes a connection as the context says.
-func (n *natsContext) connect(more ...nats.Option) (*nats.Conn, error) {
-	opts, err := n.login()
-	if err != nil {
-		return nil, err
-	}
-	return nats.Connect(cmp.Or(n.URL, nats.DefaultURL), append(opts, more...)...)
-}
-
-// createRemote begins the ledger of a mesh on a server, with its first operator:
-// without one nobody could ask for anything.
-func (c *cli) createRemote(ctx context.Context, n natsContext, mesh string, replicas int, req commands.Request) (r commands.Result, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
-	defer cancel()
-	nc, err := n.connect()
-	if err != nil {
-		return r, notReached(n.URL, err)
-	}
-	defer nc.Close()
-	log, err := ledger.Create(ctx, nc, mesh, ledger.CreateOptions{Replicas: replicas})
-	if errors.Is(err, ledger.ErrExists) {
-		log, err = ledger.Open(ctx, nc, mesh)
-	}
-	if err != nil {
-		return r, err
-	}
-	if last, err := log.Last(ctx); err != nil || last > 0 {
-		if err == nil {
-			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), "bindery --server "+quote(n.URL)+" status")
-		}
-		return r, err
-	}
-	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID})
-	if err != nil {
-		return r, err
-	}
-	defer h.Close()
-	return h.Do(ctx, req)
 }

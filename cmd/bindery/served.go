@@ -61,7 +61,7 @@ func (e *endpoint) leave(dir string) error {
 	return err
 }
 
-// withdraw takes it out again.
+// withdrawEndpoint takes it out again.
 func withdrawEndpoint(dir string) error {
 	err := os.Remove(filepath.Join(dir, endpointFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,6 +86,14 @@ const dialTimeout = 2 * time.Second
 // apart: one that serves anew is found by what it leaves in the store.
 const reconnects = 10
 
+// connecting are the options of every connection to another process: how often a
+// lost one is tried again, -1 for ever. What goes wrong on it in the background
+// whoever waits is told.
+func connecting(reconnects int) []nats.Option {
+	return []nats.Option{nats.Name("bindery"), nats.Timeout(dialTimeout), nats.MaxReconnects(reconnects), nats.ReconnectWait(100 * time.Millisecond),
+		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}
+}
+
 // dial opens a session with the process that serves a store. When nobody listens
 // there any more the error wraps errNotServed.
 func (c *cli) dial(e endpoint) (*session, error) {
@@ -97,9 +105,8 @@ func (c *cli) dial(e endpoint) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotServed, err)
 	}
-	nc, err := nats.Connect(e.URL, key.Option(), pinned(e.Pin, e.Name), nats.Name("bindery"), nats.Timeout(dialTimeout),
-		nats.CustomInboxPrefix(service.InboxOf(key.Public)), nats.MaxReconnects(reconnects), nats.ReconnectWait(100*time.Millisecond),
-		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(e.URL, append(connecting(reconnects), key.Option(), pinned(e.Pin, e.Name),
+		nats.CustomInboxPrefix(service.InboxOf(key.Public)))...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotServed, err)
 	}
@@ -142,7 +149,7 @@ func (c *cli) throughServe(dir string) (*session, error) {
 	return c.dial(e)
 }
 
-// openServed opens the store through whoever serves it, or by itself where
+// openStore opens the store through whoever serves it, or by itself where
 // nobody does. One that is just starting holds the lock and says a moment later
 // how it is reached.
 func (c *cli) openStore(ctx context.Context, dir string, by opening) (*session, error) {

@@ -124,11 +124,11 @@ type Handler struct {
 
 	// mu guards state and what follows. The writer holds it from the first
 	// decision of a group until that is durable or taken back.
-	mu    sync.RWMutex
-	state *projections.State
-	head  uint64        // the stream's last sequence; foreign messages count
-	stale bool          // an outcome is unknown: read the log before deciding
-	grown chan struct{} // closed when the state has grown, and replaced
+	mu     sync.RWMutex
+	state  *projections.State
+	head   uint64 // the stream's last sequence; foreign messages count
+	stale  bool   // an outcome is unknown: read the log before deciding
+	growth Growth
 
 	lastGroup int // owned by the writer
 	health    health
@@ -172,7 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Handler, error) {
 		cfg.State = projections.New()
 	}
 	h := &Handler{cfg: cfg, queue: make(chan *call, queueLength), done: make(chan struct{}), state: cfg.State,
-		grown: make(chan struct{}), ctx: context.Background()}
+		growth: NewGrowth(), ctx: context.Background()}
 	h.cfg.State = nil
 	if err := h.catchUp(ctx); err != nil {
 		return nil, err
@@ -300,27 +300,11 @@ func (h *Handler) Reach(ctx context.Context, seq uint64) error {
 // Await returns when the ledger has events after seq, or ctx ends: with the last
 // sequence that is durable.
 func (h *Handler) Await(ctx context.Context, seq uint64) (uint64, error) {
-	for {
+	return AwaitGrowth(ctx, seq, h.done, func() (uint64, <-chan struct{}) {
 		h.mu.RLock()
-		now, grown := h.state.Seq, h.grown
-		h.mu.RUnlock()
-		if now > seq {
-			return now, nil
-		}
-		select {
-		case <-grown:
-		case <-h.done:
-			return now, ErrClosed
-		case <-ctx.Done():
-			return now, ctx.Err()
-		}
-	}
-}
-
-// announce wakes those who await growth. h.mu is held.
-func (h *Handler) announce() {
-	close(h.grown)
-	h.grown = make(chan struct{})
+		defer h.mu.RUnlock()
+		return h.state.Seq, h.growth.Next()
+	})
 }
 
 // catchUp folds what the log has beyond the state.
@@ -342,7 +326,7 @@ func (h *Handler) catchUp(ctx context.Context) error {
 		}
 	}
 	if s.Seq > from.Seq {
-		h.announce()
+		h.growth.Announce()
 	}
 	h.head, h.stale = max(last, s.Seq), false
 	return nil

@@ -165,7 +165,7 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 		h.state.Commit()
 		h.head = max(h.head, h.state.Seq)
 		if len(groups) > 0 {
-			h.announce()
+			h.growth.Announce()
 			h.note(nil)
 		}
 		return decided, rest
@@ -317,7 +317,7 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 		h.state.Rollback(decided[settled].mark)
 	}
 	h.state.Commit()
-	h.announce()
+	h.growth.Announce()
 	h.stale = true
 	answered = decided[:settled:settled]
 	pending := append(decided[settled:], rest...)

@@ -16,15 +16,15 @@ import (
 
 // follower is a state that follows the log while another process writes it.
 type follower struct {
-	mu    sync.RWMutex // guards what follows
-	state *projections.State
-	grown chan struct{} // closed when the state has grown, and replaced
+	mu     sync.RWMutex // guards what follows
+	state  *projections.State
+	growth handler.Growth
 
 	gone chan struct{} // closed when the state is taken away
 }
 
 func newFollower(s *projections.State) *follower {
-	return &follower{state: s, grown: make(chan struct{}), gone: make(chan struct{})}
+	return &follower{state: s, growth: handler.NewGrowth(), gone: make(chan struct{})}
 }
 
 // take gives the state away. Nothing may be folded any more.
@@ -47,21 +47,11 @@ func (f *follower) View(g func(*projections.State)) {
 // Await returns when the state has events after seq; with handler.ErrClosed when
 // it is taken away.
 func (f *follower) Await(ctx context.Context, seq uint64) (uint64, error) {
-	for {
+	return handler.AwaitGrowth(ctx, seq, f.gone, func() (uint64, <-chan struct{}) {
 		f.mu.RLock()
-		now, grown := f.state.Seq, f.grown
-		f.mu.RUnlock()
-		if now > seq {
-			return now, nil
-		}
-		select {
-		case <-grown:
-		case <-f.gone:
-			return now, handler.ErrClosed
-		case <-ctx.Done():
-			return now, ctx.Err()
-		}
-	}
+		defer f.mu.RUnlock()
+		return f.state.Seq, f.growth.Next()
+	})
 }
 
 // position is where the state is.
@@ -78,8 +68,7 @@ func (f *follower) apply(group []events.Event) error {
 	if err := f.state.ApplyCommand(group); err != nil {
 		return &ledger.DamageError{Seq: group[0].Seq, Why: "an event does not fit those before it", Err: err}
 	}
-	close(f.grown)
-	f.grown = make(chan struct{})
+	f.growth.Announce()
 	return nil
 }
 

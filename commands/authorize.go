@@ -1,0 +1,157 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bindery/events"
+	"bindery/projections"
+)
+
+// WhoAmI asks as whom one is known; it is answered to everybody who is granted
+// anything.
+type WhoAmI struct{}
+
+// Name implements Query.
+func (WhoAmI) Name() string { return "access.whoami" }
+
+// Answer implements Query. Whoever is asked as a grant is told by Authorize.
+func (WhoAmI) Answer(s *projections.State, _ time.Time) (any, error) {
+	return struct {
+		Mesh string `json:"mesh"`
+		Seq  uint64 `json:"seq"`
+	}{s.Mesh.Name, s.Seq}, nil
+}
+
+// An ofNode says which nodes a command or a query concerns: an agent may ask
+// about its own.
+type ofNode interface {
+	// concerns reports whether it is about node; not where what it names is not
+	// found.
+	concerns(f Finder, node projections.NodeRef) bool
+}
+
+// Authorize says as whom the owner of a key acts, or refuses what its grant does
+// not allow. what is a Command, a Query, or anything else that is read.
+func Authorize(s *projections.State, key string, what any) (actor string, err error) {
+	r := s.GrantOf(key)
+	if r == 0 {
+		return "", refuse(NotPermitted, "the key is not granted any access", "nobody granted it, or it was revoked",
+			"bindery access grant NAME --role ROLE --nkey "+key)
+	}
+	g := s.Grant(r)
+	command, writes := what.(Command)
+	about, bound := what.(ofNode)
+	_, who := what.(WhoAmI)
+	switch {
+	case g.Role == events.RoleOperator, who, !writes && g.Role == events.RoleAuditor:
+		return g.Name, nil
+	case g.Role == events.RoleAgent && bound && about.concerns(Finder{s}, g.Node):
+		return g.Name, nil
+	}
+	as := "an " + string(g.Role)
+	if g.Role == events.RoleAgent {
+		as += " of " + s.Node(g.Node).Name
+	}
+	verb := "this"
+	if writes {
+		verb = command.Verb()
+	} else if q, ok := what.(Query); ok {
+		verb = q.Name()
+	}
+	return "", refuse(NotPermitted, g.Name+" may not do "+strings.ReplaceAll(verb, ".", " ")+" here",
+		fmt.Sprintf("it is granted as %s since sequence %d", as, g.Seq), "bindery access list")
+}
+
+// onNode reports whether a binding's consumer is on a node.
+func (f Finder) onNode(r projections.BindingRef, node projections.NodeRef) bool {
+	return f.State.Assignment(f.Binding(r).Assignment).Node == node
+}
+
+// consumerOn reports whether assignment/slot is of a consumer on a node.
+func (f Finder) consumerOn(slot string, node projections.NodeRef) bool {
+	if all, err := f.everyBinding(slot); err == nil {
+		return f.onNode(all[0], node)
+	}
+	return false
+}
+
+// issuedOn reports whether a credential is issued and revoked on a node: its
+// provider is there, or the instance it is embedded with.
+func (f Finder) issuedOn(slot string, generation uint64, node projections.NodeRef) bool {
+	r, err := f.HeldBinding(slot, generation)
+	if err != nil {
+		return false
+	}
+	for _, c := range f.Credentials(r) {
+		if c.Generation == generation {
+			if c.Provider != 0 {
+				return f.State.Provider(c.Provider).Node == node
+			}
+			return f.onNode(r, node)
+		}
+	}
+	return false
+}
+
+func (f Finder) providerOn(text string, node projections.NodeRef) bool {
+	r, err := f.Provider(text)
+	return err == nil && f.State.Provider(r).Node == node
+}
+
+func (f Finder) assignmentOn(text string, node projections.NodeRef) bool {
+	r, err := f.Assignment(text)
+	return err == nil && f.State.Assignment(r).Node == node
+}
+
+func (f Finder) nodeIs(text string, node projections.NodeRef) bool {
+	r, err := f.Node(text)
+	return err == nil && r == node
+}
+
+func (c AcknowledgeBinding) concerns(f Finder, n projections.NodeRef) bool {
+	return f.consumerOn(c.Slot, n)
+}
+func (c FailBinding) concerns(f Finder, n projections.NodeRef) bool { return f.consumerOn(c.Slot, n) }
+func (c IssueCredential) concerns(f Finder, n projections.NodeRef) bool {
+	return f.issuedOn(c.Slot, c.Generation, n)
+}
+func (c FailCredential) concerns(f Finder, n projections.NodeRef) bool {
+	return f.issuedOn(c.Slot, c.Generation, n)
+}
+func (c RevokeCredential) concerns(f Finder, n projections.NodeRef) bool {
+	return !c.Force && f.issuedOn(c.Slot, c.Generation, n)
+}
+
+func (q ShowNode) concerns(f Finder, n projections.NodeRef) bool { return f.nodeIs(q.Node, n) }
+func (q ShowProvider) concerns(f Finder, n projections.NodeRef) bool {
+	return f.providerOn(q.Provider, n)
+}
+func (q ListHolders) concerns(f Finder, n projections.NodeRef) bool {
+	return f.providerOn(q.Provider, n)
+}
+func (q ShowAssignment) concerns(f Finder, n projections.NodeRef) bool {
+	return f.assignmentOn(q.Assignment, n)
+}
+func (q ShowBinding) concerns(f Finder, n projections.NodeRef) bool { return f.consumerOn(q.Slot, n) }
+func (q Explain) concerns(f Finder, n projections.NodeRef) bool {
+	return q.Slot != "" && f.consumerOn(q.Slot, n)
+}
+func (q ListBindings) concerns(f Finder, n projections.NodeRef) bool {
+	return q.Node != "" && f.nodeIs(q.Node, n) || q.Assignment != "" && f.assignmentOn(q.Assignment, n) ||
+		q.Provider != "" && f.providerOn(q.Provider, n)
+}
+func (q ListCredentials) concerns(f Finder, n projections.NodeRef) bool {
+	return q.Assignment != "" && f.assignmentOn(q.Assignment, n) || q.Provider != "" && f.providerOn(q.Provider, n)
+}
+func (q ShowRotation) concerns(f Finder, n projections.NodeRef) bool {
+	r, err := f.Rotation(q.Rotation)
+	if err != nil {
+		return false
+	}
+	if o := f.State.Rotation(r); o.Provider != 0 {
+		return f.State.Provider(o.Provider).Node == n
+	}
+	return f.onNode(f.State.Rotation(r).Binding, n)
+}
