@@ -124,15 +124,11 @@ func New(cfg Config) *Instance {
 // connection is closed for good. It is called once.
 func (i *Instance) Run(ctx context.Context) error {
 	defer i.note(func(s *Status) { s.Role, s.Epoch = Stopped, 0 })
-	var err error
-	if i.log, err = ledger.Open(ctx, i.cfg.Conn, i.cfg.Mesh); err != nil {
-		return err
-	}
-	i.note(func(s *Status) { s.Mesh = i.log.Mesh() })
-	candidate, err := i.log.Candidate(ctx, i.cfg.Lease)
+	candidate, err := i.join(ctx)
 	if err != nil {
 		return err
 	}
+	i.note(func(s *Status) { s.Mesh = i.log.Mesh() })
 	var reads *answering
 	defer func() { reads.stop() }()
 	ready := func() (err error) {
@@ -149,6 +145,21 @@ func (i *Instance) Run(ctx context.Context) error {
 		if err := i.write(ctx, lease); err != nil || ctx.Err() != nil {
 			return err
 		}
+	}
+}
+
+// join opens the ledger and what the lease is competed for with. A server that
+// is coming up may leave a request unanswered: that is asked again until ctx ends.
+func (i *Instance) join(ctx context.Context) (candidate *ledger.Candidate, err error) {
+	for {
+		if i.log, err = ledger.Open(ctx, i.cfg.Conn, i.cfg.Mesh); err == nil {
+			candidate, err = i.log.Candidate(ctx, i.cfg.Lease)
+		}
+		unanswered := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+		if !unanswered || ctx.Err() != nil {
+			return candidate, err
+		}
+		i.logger.Warn("the server does not answer yet", "error", err)
 	}
 }
 
