@@ -155,6 +155,7 @@ func (t *Tx) finish() (*Decision, error) {
 		chain, d.Records[i] = e.Chain, r
 	}
 	t.Close(&t.events[len(t.events)-1])
+	t.Tagged(t.events)
 	return d, nil
 }
 

@@ -2,6 +2,7 @@ package projections
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"bindery/events"
@@ -44,6 +45,10 @@ func (s *State) accessGranted(e *events.Event, p *events.AccessGranted) error {
 			return err
 		}
 		g.Node = NodeRef(n)
+		if p.Role == events.RoleAgent {
+			node := s.Node(g.Node)
+			set(&s.j, &node.Agents, append(slices.Clip(node.Agents), GrantRef(i)))
+		}
 	}
 	if s.grantKeys[p.NKey] != 0 {
 		return fmt.Errorf("the key is granted to %s already", s.Grant(s.grantKeys[p.NKey]).Name)
@@ -75,6 +80,10 @@ func (s *State) accessRevoked(e *events.Event) error {
 	set(&s.j, &g.Seq, e.Seq)
 	drop(&s.j, s.grantKeys, g.Key)
 	s.countOperators(g, -1)
+	if g.Role == events.RoleAgent {
+		node := s.Node(g.Node)
+		set(&s.j, &node.Agents, slices.DeleteFunc(slices.Clone(node.Agents), func(o GrantRef) bool { return o == GrantRef(i) }))
+	}
 	s.unname(kGrant, g.Name)
 	return nil
 }
@@ -104,4 +113,14 @@ func (s *State) GrantView(r GrantRef) GrantView {
 // ListGrants lists the grants that stand, by name.
 func (s *State) ListGrants() List[GrantView] {
 	return list(s, views(s, events.EntityAccess, func(i uint32) GrantView { return s.GrantView(GrantRef(i)) }))
+}
+
+// agentKeys lists the keys of the agents granted for a node, sorted.
+func (s *State) agentKeys(r NodeRef) []string {
+	out := []string{}
+	for _, g := range s.Node(r).Agents {
+		out = append(out, s.Grant(g).Key)
+	}
+	slices.Sort(out)
+	return out
 }

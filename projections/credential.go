@@ -48,6 +48,7 @@ type Credential struct {
 	Rotation   RotationRef // whose start asked for it; 0: another event
 	older      CredentialRef
 	pos        uint32 // in its target's live ones
+	tag        tag    // of its ask
 	State      CredentialState
 	Late       bool // issued after its ask was withdrawn: never in use
 }
@@ -168,7 +169,7 @@ func (s *State) unsettled(r BindingRef) unsettled {
 			continue
 		}
 		c := Credential{Generation: o.Seq, Seq: o.Seq, since: o.Time.UnixMilli(), Binding: r, Provider: use.Provider,
-			Rotation: h.rotations[i], State: Asked}
+			Rotation: h.rotations[i], State: Asked, tag: o.tag}
 		if o.State == Aborted {
 			c.State, c.Seq, c.since = Withdrawn, o.Closed, o.ClosedTime.UnixMilli()
 		}

@@ -43,6 +43,7 @@ type Node struct {
 	Providers   []ProviderRef   // on it and not retired
 	Assignments []AssignmentRef // on it and not ended
 	Defaults    int             // provisions with a default for it
+	Agents      []GrantRef      // granted for it
 }
 
 // Default is the provider of consumers that name none.

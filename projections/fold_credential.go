@@ -32,7 +32,7 @@ func (s *State) ask(e *events.Event, r BindingRef) {
 	b := s.Binding(r)
 	s.withdraw(b, e.Seq, e.Time.UnixMilli())
 	set(&s.j, &b.ask, s.addCredential(Credential{Generation: e.Seq, Seq: e.Seq, since: e.Time.UnixMilli(),
-		Binding: r, Provider: b.Provider, State: Asked}))
+		Binding: r, Provider: b.Provider, State: Asked, tag: tagOf(e.Chain)}))
 }
 
 func (s *State) credentialRequested(e *events.Event, p *events.CredentialRequested) error {

@@ -12,7 +12,7 @@ import (
 func (s *State) rotationStarted(e *events.Event, p *events.RotationStarted) error {
 	i, o := s.rotations.add(&s.j)
 	*o = Rotation{ID: e.Entity, IssuedBefore: p.IssuedBefore, Deadline: time.Time(p.Deadline), State: Open,
-		Seq: e.Seq, Time: e.Time, Actor: e.Actor, Reason: e.Reason}
+		Seq: e.Seq, Time: e.Time, Actor: e.Actor, Reason: e.Reason, tag: tagOf(e.Chain)}
 	if p.Urgent {
 		o.Urged = e.Seq
 	}

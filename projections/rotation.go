@@ -35,6 +35,7 @@ type Rotation struct {
 	Closed       uint64 // of its completion or abortion
 	ClosedTime   time.Time
 	ClosedReason string
+	tag          tag
 }
 
 func (o *Rotation) target() target {
