@@ -70,11 +70,11 @@ func TestAuthorize(t *testing.T) {
 		{RegisterNode{"gamma"}, "ann"},
 		{StartRotation{RotationTarget: of("pg-alpha")}, "ann"},
 		{GrantAccess{}, "ann"},
-		{AcknowledgeBinding{"a-app/db", 1}, "ann on-alpha"},
-		{AcknowledgeBinding{"b-app/db", 1}, "ann on-beta"},
+		{AcknowledgeBinding{Slot: "a-app/db", At: 1}, "ann on-alpha"},
+		{AcknowledgeBinding{Slot: "b-app/db", At: 1}, "ann on-beta"},
 		{FailBinding{Slot: "b-app/db"}, "ann on-beta"},
-		{AcknowledgeBinding{"nothing/db", 1}, "ann"},
-		{IssueCredential{"b-app/db", b, "file:/x"}, "ann on-alpha"}, // the provider's node, not the consumer's
+		{AcknowledgeBinding{Slot: "nothing/db", At: 1}, "ann"},
+		{IssueCredential{Slot: "b-app/db", Generation: b, SecretRef: "file:/x"}, "ann on-alpha"}, // the provider's node, not the consumer's
 		{FailCredential{Slot: "b-app/db", Generation: b}, "ann on-alpha"},
 		{RevokeCredential{Slot: "a-app/db", Generation: a}, "ann on-alpha"},
 		{RevokeCredential{Slot: "a-app/db", Generation: a, Force: true}, "ann"},

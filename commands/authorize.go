@@ -11,17 +11,38 @@ import (
 
 // WhoAmI asks as whom one is known; it is answered to everybody who is granted
 // anything.
-type WhoAmI struct{}
+type WhoAmI struct {
+	// Key is the key that asks; whoever answers fills it in. Empty: of one who can
+	// read the store's files.
+	Key string `json:"-"`
+}
+
+// WhoAmIView is as whom one is known.
+type WhoAmIView struct {
+	Mesh   string      `json:"mesh"`
+	MeshID events.ID   `json:"mesh_id"`
+	Name   string      `json:"name"` // of the grant; empty for whoever can read the store's files
+	Role   events.Role `json:"role"`
+	Node   string      `json:"node,omitempty"` // of an agent
+	NodeID *events.ID  `json:"node_id,omitempty"`
+	Seq    uint64      `json:"seq"`
+}
 
 // Name implements Query.
 func (WhoAmI) Name() string { return "access.whoami" }
 
-// Answer implements Query. Whoever is asked as a grant is told by Authorize.
-func (WhoAmI) Answer(s *projections.State, _ time.Time) (any, error) {
-	return struct {
-		Mesh string `json:"mesh"`
-		Seq  uint64 `json:"seq"`
-	}{s.Mesh.Name, s.Seq}, nil
+// Answer implements Query.
+func (q WhoAmI) Answer(s *projections.State, _ time.Time) (any, error) {
+	v := WhoAmIView{Mesh: s.Mesh.Name, MeshID: s.Mesh.ID, Role: events.RoleOperator, Seq: s.Seq}
+	if r := s.GrantOf(q.Key); r != 0 {
+		g := s.Grant(r)
+		v.Name, v.Role = g.Name, g.Role
+		if g.Node != 0 {
+			id := s.Node(g.Node).ID
+			v.Node, v.NodeID = s.Node(g.Node).Name, &id
+		}
+	}
+	return v, nil
 }
 
 // An ofNode says which nodes a command or a query concerns: an agent may ask

@@ -13,6 +13,9 @@ import (
 type AcknowledgeBinding struct {
 	Slot string `json:"slot"` // assignment/slot
 	At   uint64 `json:"at"`
+	// Chain is the ledger's chain value at At, 64 digits, where the consumer has
+	// read it, too: then it is refused where the ledger is another one by now.
+	Chain string `json:"chain,omitempty"`
 }
 
 // FailBinding is the consumer's word that it could not take it up; the reason
@@ -27,11 +30,16 @@ type RequestCredential struct {
 	Slot string `json:"slot"`
 }
 
+// The provider side may say which ask it has answered by its tag, too: the first
+// eight digits of the chain value at the generation. Another tag is refused: a
+// ledger that has lost its tail gives generations out again.
+
 // IssueCredential is the provider side's word that a credential exists.
 type IssueCredential struct {
 	Slot       string `json:"slot"`
 	Generation uint64 `json:"generation"`
 	SecretRef  string `json:"secret_ref"` // scheme:path
+	Tag        string `json:"tag,omitempty"`
 }
 
 // FailCredential is the provider side's word that it could not issue or revoke
@@ -40,6 +48,7 @@ type FailCredential struct {
 	Slot       string `json:"slot"`
 	Generation uint64 `json:"generation"`
 	Attempts   uint64 `json:"attempts,omitempty"` // 0: one more than on record
+	Tag        string `json:"tag,omitempty"`
 }
 
 // RevokeCredential is the provider side's word that a credential logs in no
@@ -48,6 +57,7 @@ type RevokeCredential struct {
 	Slot       string `json:"slot"`
 	Generation uint64 `json:"generation"`
 	Force      bool   `json:"force,omitempty"`
+	Tag        string `json:"tag,omitempty"`
 }
 
 // Verb implements Command.
@@ -178,14 +188,25 @@ func (t *Tx) needManaged(b *projections.Binding, path string) error {
 
 // held finds the credential that a command is about, with its binding's asks on
 // record.
-func (t *Tx) held(slot string, generation uint64) (*projections.Credential, string, error) {
+func (t *Tx) held(slot string, generation uint64, tag string) (*projections.Credential, string, error) {
 	r, err := Finder{t.State}.HeldBinding(slot, generation)
 	if err != nil {
 		return nil, "", err
 	}
 	t.Settle(r)
 	c := t.Credential(t.CredentialOf(r, generation))
-	return c, fmt.Sprintf("generation %d of %s", generation, t.SlotPath(t.Binding(r))), nil
+	what := fmt.Sprintf("generation %d of %s", generation, t.SlotPath(t.Binding(r)))
+	if now := t.Tag(c); tag != "" && tag != now {
+		return nil, "", Restored(what+" is another one than it was", fmt.Sprintf("its tag is %s, not %s", now, clip(tag)))
+	}
+	return c, what, nil
+}
+
+// Restored refuses what was read of a ledger that has lost its tail since, and has
+// gone on otherwise.
+func Restored(message, why string) *Refusal {
+	return refuse(LedgerRestored, message, why+": the ledger was restored to an earlier state, or is another one",
+		"bindery status")
 }
 
 // idOf is the id that the events of a credential stand under.
@@ -197,7 +218,7 @@ func (c IssueCredential) Decide(t *Tx) error {
 		return refuse(SecretInLedger, "the reference to the secret is not one", err.Error(),
 			"the same command with --secret-ref SCHEME:PATH")
 	}
-	held, what, err := t.held(c.Slot, c.Generation)
+	held, what, err := t.held(c.Slot, c.Generation, c.Tag)
 	if err != nil {
 		return err
 	}
@@ -217,7 +238,7 @@ func (c IssueCredential) Decide(t *Tx) error {
 
 // Decide implements Command.
 func (c FailCredential) Decide(t *Tx) error {
-	held, what, err := t.held(c.Slot, c.Generation)
+	held, what, err := t.held(c.Slot, c.Generation, c.Tag)
 	if err != nil {
 		return err
 	}
@@ -238,7 +259,7 @@ func (c FailCredential) Decide(t *Tx) error {
 
 // Decide implements Command.
 func (c RevokeCredential) Decide(t *Tx) error {
-	held, what, err := t.held(c.Slot, c.Generation)
+	held, what, err := t.held(c.Slot, c.Generation, c.Tag)
 	if err != nil {
 		return err
 	}

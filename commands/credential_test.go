@@ -52,14 +52,14 @@ func (w *world) asked(path string) uint64 {
 func (w *world) issue(path string) uint64 {
 	w.t.Helper()
 	g := w.asked(path)
-	w.must(IssueCredential{path, g, fmt.Sprintf("file:/secrets/%s-%d", path, g)})
+	w.must(IssueCredential{Slot: path, Generation: g, SecretRef: fmt.Sprintf("file:/secrets/%s-%d", path, g)})
 	return g
 }
 
 // adopt acknowledges a slot at the head.
 func (w *world) adopt(path string) {
 	w.t.Helper()
-	w.must(AcknowledgeBinding{path, w.s.Seq})
+	w.must(AcknowledgeBinding{Slot: path, At: w.s.Seq})
 }
 
 // holds gives a slot a credential in use and adopted.
@@ -118,9 +118,9 @@ func TestLifeOfACredential(t *testing.T) {
 	w.flags("wiki/db")
 	w.unchanged(RevokeCredential{Slot: "wiki/db", Generation: g1})
 
-	w.wrote(w.must(IssueCredential{"wiki/db", g1, "file:/s/1"}), "credential.issued")
-	w.unchanged(IssueCredential{"wiki/db", g1, "file:/s/1"})
-	w.refused(AlreadyIssued, IssueCredential{"wiki/db", g1, "file:/s/2"})
+	w.wrote(w.must(IssueCredential{Slot: "wiki/db", Generation: g1, SecretRef: "file:/s/1"}), "credential.issued")
+	w.unchanged(IssueCredential{Slot: "wiki/db", Generation: g1, SecretRef: "file:/s/1"})
+	w.refused(AlreadyIssued, IssueCredential{Slot: "wiki/db", Generation: g1, SecretRef: "file:/s/2"})
 	w.flags("wiki/db", projections.FlagOutdated)
 	issued := w.s.Seq
 	v := w.view("wiki/db")
@@ -129,13 +129,13 @@ func TestLifeOfACredential(t *testing.T) {
 		t.Fatalf("issued: %+v", v)
 	}
 
-	w.refused(AtBeyondHead, AcknowledgeBinding{"wiki/db", w.s.Seq + 1})
-	w.must(AcknowledgeBinding{"wiki/db", issued - 1}) // of before: adopts nothing
+	w.refused(AtBeyondHead, AcknowledgeBinding{Slot: "wiki/db", At: w.s.Seq + 1})
+	w.must(AcknowledgeBinding{Slot: "wiki/db", At: issued - 1}) // of before: adopts nothing
 	w.states("pg-alpha", fmt.Sprintf("wiki/db %d issued", g1))
 	w.flags("wiki/db", projections.FlagOutdated)
-	w.wrote(w.must(AcknowledgeBinding{"wiki/db", issued}), "binding.applied")
-	w.unchanged(AcknowledgeBinding{"wiki/db", issued})
-	w.refused(AtRegressed, AcknowledgeBinding{"wiki/db", issued - 1})
+	w.wrote(w.must(AcknowledgeBinding{Slot: "wiki/db", At: issued}), "binding.applied")
+	w.unchanged(AcknowledgeBinding{Slot: "wiki/db", At: issued})
+	w.refused(AtRegressed, AcknowledgeBinding{Slot: "wiki/db", At: issued - 1})
 	w.states("pg-alpha", fmt.Sprintf("wiki/db %d adopted", g1))
 	w.flags("wiki/db")
 
@@ -175,7 +175,7 @@ func TestSwitchAtIssue(t *testing.T) {
 	w.states("pg-beta", fmt.Sprintf("wiki/db %d withdrawn", g2))
 	w.flags("wiki/db")
 
-	w.must(IssueCredential{"wiki/db", g2, "file:/late"}) // an agent that had not heard
+	w.must(IssueCredential{Slot: "wiki/db", Generation: g2, SecretRef: "file:/late"}) // an agent that had not heard
 	w.states("pg-beta", fmt.Sprintf("wiki/db %d to-revoke", g2))
 	if v := w.view("wiki/db"); v.Use.Generation != g1 {
 		t.Fatalf("a late credential is in use: %+v", v)
@@ -215,7 +215,7 @@ func TestWhatIsOverIsRevoked(t *testing.T) {
 	if v := w.s.BindingViews(w.s.Assignment(w.s.AssignmentNamed("wiki"))); len(v) != 0 {
 		t.Fatalf("acknowledged: %+v", v)
 	}
-	w.refused(BindingNotFound, AcknowledgeBinding{"wiki/db", w.s.Seq})
+	w.refused(BindingNotFound, AcknowledgeBinding{Slot: "wiki/db", At: w.s.Seq})
 	w.states("pg-alpha", fmt.Sprintf("wiki/db %d to-revoke", g))
 	w.must(EndAssignment{"wiki"}, RevokeCredential{Slot: "wiki/db", Generation: g})
 
@@ -316,7 +316,7 @@ func TestCredentialsCarryNoSecret(t *testing.T) {
 	g := w.asked("wiki/db")
 	for _, secret := range []string{"hunter2hunter2", "postgres://u:hunter22@h/db", "file:/a?password=hunter22",
 		"-----BEGIN PRIVATE KEY-----", "vault:kv#hunter22", "unknown:hunter22"} {
-		r := w.refused(SecretInLedger, IssueCredential{"wiki/db", g, secret})
+		r := w.refused(SecretInLedger, IssueCredential{Slot: "wiki/db", Generation: g, SecretRef: secret})
 		if b, _ := json.Marshal(r); strings.Contains(string(b), "hunter2") {
 			t.Errorf("the refusal repeats it: %s", b)
 		}
@@ -388,4 +388,30 @@ func TestLedgerBeforeCredentials(t *testing.T) {
 	if lines != 1 {
 		t.Errorf("%d lines say that credentials are asked for", lines)
 	}
+}
+
+// Whoever says which ask he has answered by its tag is refused where the ledger
+// has lost that ask and given its generation out again.
+func TestTagOfTheAsk(t *testing.T) {
+	w := holders(t, 1)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	v := w.view("a-app/db")
+	var tag string
+	for _, d := range w.s.HolderDocuments(w.s.BindingWithID(*v.ID)) {
+		if d.Generation == v.Generation {
+			tag = d.Tag
+		}
+	}
+	if len(tag) != 8 {
+		t.Fatalf("the tag is %q", tag)
+	}
+	w.reason = "the disk is full"
+	for _, c := range []Command{IssueCredential{Slot: "a-app/db", Generation: v.Generation, SecretRef: "bao:a", Tag: "00000000"},
+		FailCredential{Slot: "a-app/db", Generation: v.Generation, Tag: "00000000"},
+		RevokeCredential{Slot: "a-app/db", Generation: v.Generation, Tag: "00000000"}} {
+		w.refused(LedgerRestored, c)
+	}
+	w.must(FailCredential{Slot: "a-app/db", Generation: v.Generation, Tag: tag},
+		IssueCredential{Slot: "a-app/db", Generation: v.Generation, SecretRef: "bao:a", Tag: tag})
+	w.replay()
 }

@@ -162,7 +162,7 @@ func (p *player) issue() move {
 	if c == nil || c.state == mIssued {
 		return p.acknowledge()
 	}
-	return move{cmd: IssueCredential{p.name(c), c.gen, p.reference()}, want: writes}
+	return move{cmd: IssueCredential{Slot: p.name(c), Generation: c.gen, SecretRef: p.reference()}, want: writes}
 }
 
 func (p *player) issueAgain() move {
@@ -173,10 +173,10 @@ func (p *player) issueAgain() move {
 	}
 	if p.roll(2) == 0 {
 		p.m.reached("issued again, same: unchanged, " + c.state)
-		return move{cmd: IssueCredential{p.name(c), c.gen, c.ref}, want: changes0}
+		return move{cmd: IssueCredential{Slot: p.name(c), Generation: c.gen, SecretRef: c.ref}, want: changes0}
 	}
 	p.m.reached("issued again, other: already_issued, " + c.state)
-	return move{cmd: IssueCredential{p.name(c), c.gen, p.reference()}, want: AlreadyIssued}
+	return move{cmd: IssueCredential{Slot: p.name(c), Generation: c.gen, SecretRef: p.reference()}, want: AlreadyIssued}
 }
 
 func (p *player) issueUnknown() move {
@@ -197,7 +197,7 @@ func (p *player) issueUnknown() move {
 	case 2:
 		return move{WriteOffCredentials{Slot: b.id.String(), Generation: gen}, "because", GenerationUnknown}
 	}
-	return move{cmd: IssueCredential{b.id.String(), gen, p.reference()}, want: GenerationUnknown}
+	return move{cmd: IssueCredential{Slot: b.id.String(), Generation: gen, SecretRef: p.reference()}, want: GenerationUnknown}
 }
 
 // acknowledge draws a consumer's word: mostly at the head, sometimes of what it
@@ -225,7 +225,7 @@ func (p *player) acknowledge() move {
 	if at == 0 {
 		at = p.m.seq
 	}
-	return move{cmd: AcknowledgeBinding{p.slot(b), at}, want: p.wantAcknowledged(b, at)}
+	return move{cmd: AcknowledgeBinding{Slot: p.slot(b), At: at}, want: p.wantAcknowledged(b, at)}
 }
 
 func (p *player) wantAcknowledged(b *mBinding, at uint64) Code {
@@ -514,7 +514,7 @@ func (p *player) takeNote() (move, bool) {
 	if p.roll(2) == 0 {
 		at = b.released - 1
 	}
-	return move{AcknowledgeBinding{p.slot(b), at}, "", p.wantAcknowledged(b, at)}, true
+	return move{AcknowledgeBinding{Slot: p.slot(b), At: at}, "", p.wantAcknowledged(b, at)}, true
 }
 
 // retire forces out a provider that has holders, while others are left.

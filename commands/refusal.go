@@ -86,6 +86,7 @@ const (
 	NKeyInvalid         Code = "nkey_invalid"
 	NKeyTaken           Code = "nkey_taken"
 	LastOperator        Code = "last_operator"
+	LedgerRestored      Code = "ledger_restored"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
 	Internal            Code = "internal"
@@ -122,7 +123,7 @@ var exitCodes = map[Code]int{
 
 	NeedsServe: ExitUnreachable, StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
 	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut,
-	LedgerDamaged: ExitIntegrity, NewerLedger: ExitFailed,
+	LedgerDamaged: ExitIntegrity, LedgerRestored: ExitIntegrity, NewerLedger: ExitFailed,
 	Interrupted: ExitInterrupted, Internal: ExitFailed,
 }
 

@@ -101,7 +101,7 @@ func TestOneRotationATime(t *testing.T) {
 	if v := w.rotation(); v.Total != 3 { // two of b, one of a
 		t.Errorf("%+v", v)
 	}
-	w.must(IssueCredential{"a-app/db", g1, "file:/late"})
+	w.must(IssueCredential{Slot: "a-app/db", Generation: g1, SecretRef: "file:/late"})
 	w.because("no time", AbortRotation{first.String()[20:]}) // unchanged: it is aborted already
 	w.because("no time", AbortRotation{"pg-alpha"})
 	if _, ok := w.s.Ask(projections.BindingRef(1)); ok {
@@ -265,12 +265,12 @@ func TestAmbiguousGeneration(t *testing.T) {
 	w.must(StartRotation{RotationTarget: of("pg-alpha")})
 	g := w.s.Seq
 	w.must(EndAssignment{"a-app"}, RenameAssignment{"b-app", "a-app"})
-	r := w.refused(AmbiguousSlot, IssueCredential{"a-app/db", g, "file:/meant-for-the-other"})
+	r := w.refused(AmbiguousSlot, IssueCredential{Slot: "a-app/db", Generation: g, SecretRef: "file:/meant-for-the-other"})
 	if len(r.Candidates) != 2 || r.Candidates[0].ID == nil {
 		t.Fatalf("%+v", r)
 	}
 	for _, c := range r.Candidates {
-		w.must(IssueCredential{c.ID.String(), g, "file:/" + c.ID.String()})
+		w.must(IssueCredential{Slot: c.ID.String(), Generation: g, SecretRef: "file:/" + c.ID.String()})
 	}
 	w.replay()
 }
@@ -288,11 +288,11 @@ func TestAcknowledgeReleasedByName(t *testing.T) {
 	w.fanout(fmt.Sprintf("a-app/db %d>0 adopt alpha", w.rotation().Members[0].From))
 	w.must(ResolveAssignment{Assignment: "a-app"})
 	w.issue("a-app/db")
-	w.must(AcknowledgeBinding{"a-app/db", released - 2})
+	w.must(AcknowledgeBinding{Slot: "a-app/db", At: released - 2})
 	if w.rotation().Members[0].Step != projections.StepAdopt {
 		t.Fatalf("a word of before the release is taken for one about it: %+v", w.rotation().Members)
 	}
-	w.wrote(w.must(AcknowledgeBinding{"a-app/db", w.s.Seq}), "binding.applied", "binding.applied")
+	w.wrote(w.must(AcknowledgeBinding{Slot: "a-app/db", At: w.s.Seq}), "binding.applied", "binding.applied")
 	w.fanout(fmt.Sprintf("a-app/db %d>0 revoke alpha", w.rotation().Members[0].From))
 	w.replay()
 }
@@ -343,8 +343,8 @@ func TestRecovered(t *testing.T) {
 	w := holders(t, 1)
 	at := w.view("a-app/db").AppliedSeq
 	w.because("login refused", FailBinding{Slot: "a-app/db"})
-	w.wrote(w.must(AcknowledgeBinding{"a-app/db", at}), "binding.applied")
-	w.unchanged(AcknowledgeBinding{"a-app/db", at})
+	w.wrote(w.must(AcknowledgeBinding{Slot: "a-app/db", At: at}), "binding.applied")
+	w.unchanged(AcknowledgeBinding{Slot: "a-app/db", At: at})
 	if v := w.view("a-app/db"); v.Error != "" {
 		t.Errorf("%+v", v)
 	}

@@ -32,7 +32,7 @@ func (c WriteOffCredentials) Decide(t *Tx) error {
 	if c.Provider != "" {
 		return c.all(t)
 	}
-	held, what, err := t.held(c.Slot, c.Generation)
+	held, what, err := t.held(c.Slot, c.Generation, "")
 	if err != nil {
 		return err
 	}

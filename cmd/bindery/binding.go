@@ -217,7 +217,8 @@ func (v *bindingRebind) run(ctx context.Context, c *cli, args []string) error {
 
 type bindingApplied struct {
 	write
-	at uint64
+	at    uint64
+	chain string
 }
 
 func (*bindingApplied) help() *cobra.Command {
@@ -226,7 +227,8 @@ func (*bindingApplied) help() *cobra.Command {
 		Example: "  bindery binding applied wiki/db --at 42",
 		Short:   "Say that a consumer runs with what the ledger gives it",
 		Long: `The consumer says that it runs with what "binding show" gave it at a sequence (its changed_seq, or any
-later one it was read at). What it ran with before can be revoked then.`,
+later one it was read at). What it ran with before can be revoked then. With --chain it is refused where
+the ledger was restored since, and has that sequence no longer.`,
 	}
 }
 
@@ -234,12 +236,14 @@ func (v *bindingApplied) flags(f *flags) {
 	v.bind(f)
 	f.args(slotNames)
 	f.Uint64Var(&v.at, "at", 0, "the `sequence` at which it was read")
+	f.StringVar(&v.chain, "chain", "", "the chain `value` at that sequence, where it was read, too")
 	f.values("at")
+	f.values("chain")
 	f.must("at")
 }
 
 func (v *bindingApplied) run(ctx context.Context, c *cli, args []string) error {
-	return c.change(ctx, &v.write, "binding "+args[0], commands.AcknowledgeBinding{Slot: args[0], At: v.at})
+	return c.change(ctx, &v.write, "binding "+args[0], commands.AcknowledgeBinding{Slot: args[0], At: v.at, Chain: v.chain})
 }
 
 type bindingFailed struct {

@@ -49,6 +49,7 @@ func (g *generation) bind(f *flags) {
 type credentialIssued struct {
 	write
 	generation
+	tag
 	secretRef string
 }
 
@@ -66,6 +67,7 @@ consumer is to run with it. --secret-ref is SCHEME:PATH, never the secret: the s
 func (v *credentialIssued) flags(f *flags) {
 	v.write.bind(f)
 	v.generation.bind(f)
+	v.tag.bind(f)
 	f.args(slotNames)
 	f.StringVar(&v.secretRef, secretRefFlag, "", "where its secret lies: `SCHEME:PATH`")
 	f.values(secretRefFlag)
@@ -74,12 +76,13 @@ func (v *credentialIssued) flags(f *flags) {
 
 func (v *credentialIssued) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.IssueCredential{Slot: args[0], Generation: v.n, SecretRef: v.secretRef})
+		commands.IssueCredential{Slot: args[0], Generation: v.n, SecretRef: v.secretRef, Tag: v.ask})
 }
 
 type credentialFailed struct {
 	write
 	generation
+	tag
 	attempts uint64
 }
 
@@ -96,9 +99,18 @@ reason changes or the number of attempts has doubled, not every time. It needs -
 func (v *credentialFailed) flags(f *flags) {
 	v.write.bind(f)
 	v.generation.bind(f)
+	v.tag.bind(f)
 	f.args(slotNames)
 	bindAttempts(f, &v.attempts)
 	f.must("generation")
+}
+
+// tag is the flag of those who say which ask they have answered.
+type tag struct{ ask string }
+
+func (t *tag) bind(f *flags) {
+	f.StringVar(&t.ask, "tag", "", "the ask's `tag`, where it was read, too: refused where the ledger was restored since")
+	f.values("tag")
 }
 
 // bindAttempts is the flag of those who say that something failed.
@@ -109,12 +121,13 @@ func bindAttempts(f *flags, n *uint64) {
 
 func (v *credentialFailed) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.FailCredential{Slot: args[0], Generation: v.n, Attempts: v.attempts})
+		commands.FailCredential{Slot: args[0], Generation: v.n, Attempts: v.attempts, Tag: v.ask})
 }
 
 type credentialRevoked struct {
 	write
 	generation
+	tag
 	force bool
 }
 
@@ -133,6 +146,7 @@ which cuts the consumer off where it runs with it, and another one is asked for.
 func (v *credentialRevoked) flags(f *flags) {
 	v.write.bind(f)
 	v.generation.bind(f)
+	v.tag.bind(f)
 	f.args(slotNames)
 	f.BoolVar(&v.force, "force", false, "although the consumer may run with it; needs --reason")
 	f.must("generation")
@@ -140,7 +154,7 @@ func (v *credentialRevoked) flags(f *flags) {
 
 func (v *credentialRevoked) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.RevokeCredential{Slot: args[0], Generation: v.n, Force: v.force})
+		commands.RevokeCredential{Slot: args[0], Generation: v.n, Force: v.force, Tag: v.ask})
 }
 
 type credentialWriteOff struct {

@@ -749,6 +749,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.NKeyInvalid:         "The key is not the public nkey of a user.",
 	commands.NKeyTaken:           "The key is granted to another name already.",
 	commands.LastOperator:        "Nobody else could grant anything any more.",
+	commands.LedgerRestored:      "What was read is not in the ledger any more: it was restored to an earlier state, or is another one.",
 	commands.AlreadyIssued:       "The generation is issued already, with its secret elsewhere.",
 	commands.GenerationUnknown:   "The generation was never asked of that slot.",
 	commands.AtBeyondHead:        "A consumer cannot run with a sequence the ledger has not reached.",

@@ -189,7 +189,7 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	if err != nil {
 		return nil, notReached(n.URL, err)
 	}
-	s := &session{isServed: true, several: true}
+	s := &session{isServed: true, several: true, conn: nc}
 	s.later(func() error { nc.Close(); return nil })
 	if s.mesh = cmp.Or(c.globals.mesh, n.Mesh); s.mesh == "" {
 		s.mesh, err = c.meshOn(ctx, nc)

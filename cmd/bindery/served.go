@@ -110,7 +110,7 @@ func (c *cli) dial(e endpoint) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotServed, err)
 	}
-	s := &session{mesh: e.Mesh, isServed: true}
+	s := &session{mesh: e.Mesh, isServed: true, conn: nc}
 	s.later(func() error { nc.Close(); return nil })
 	s.client, err = service.NewClient(nc, s.mesh)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 // What was opened is closed in the reverse order.
 type session struct {
 	client   *service.Client
+	conn     *nats.Conn // the client's
 	mesh     string
 	url      string // where it listens, if it does
 	isServed bool   // by another process
@@ -162,6 +163,7 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 	if err != nil {
 		return err
 	}
+	s.conn = caller
 	s.client, err = service.NewClient(caller, s.mesh)
 	return err
 }

@@ -163,6 +163,24 @@ func (s *Service) command(req micro.Request) {
 		s.refuse(req, handler.ErrClosed)
 		return
 	}
+	submit := func() { s.submit(req, c, m, key) }
+	seq, chain := readOf(c)
+	if chain == "" {
+		submit()
+		return
+	}
+	go func() { // the log is read: others need not wait for it
+		if err := s.onChain(seq, chain); err != nil {
+			s.running.Done()
+			s.refuse(req, err)
+			return
+		}
+		submit()
+	}()
+}
+
+// submit gives a command to the handler, and answers it when that has.
+func (s *Service) submit(req micro.Request, c commands.Command, m CommandMessage, key string) {
 	s.cfg.Handler.Submit(s.ctx, commands.Request{Command: c, ID: m.ID, Key: key, Actor: m.Actor, Reason: m.Reason, DryRun: m.DryRun, ExpectSeq: m.ExpectSeq},
 		func(r commands.Result, err error) {
 			defer s.running.Done()
@@ -211,6 +229,10 @@ func (s *Service) query(req micro.Request) {
 			v, err := s.cfg.Inspect(s.ctx)
 			return v, 0, err
 		})
+		return
+	}
+	if m.Query == CursorQueryName {
+		s.when(req, s.readiness(m), s.cfg.Handler == nil, func() (any, uint64, error) { return struct{}{}, 0, s.cursorQuery(key, m.Args) })
 		return
 	}
 	s.when(req, s.readiness(m), s.cfg.Handler == nil, func() (any, uint64, error) { return s.ask(key, m) })
@@ -272,6 +294,10 @@ func (s *Service) ask(key string, m QueryMessage) (result any, seq uint64, err e
 			}
 		}
 		seq = st.Seq
+		if who, ok := q.(commands.WhoAmI); ok {
+			who.Key = key
+			q = who
+		}
 		result, err = commands.Answer(st, q, s.cfg.Clock())
 	})
 	if v, ok := result.(projections.StatusView); ok {
