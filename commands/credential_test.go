@@ -283,7 +283,7 @@ func TestFailures(t *testing.T) {
 		written  bool
 	}{{"refused", 1, true}, {"refused", 2, true}, {"refused", 3, false}, {"refused", 4, true}, {"refused", 7, false},
 		{"disk full", 8, true}, {"disk full", 0, false}, {"disk full", 16, true}} {
-		d := w.because(c.reason, FailCredential{"wiki/db", g, c.attempts})
+		d := w.because(c.reason, FailCredential{Slot: "wiki/db", Generation: g, Attempts: c.attempts})
 		if (len(d.Events) == 1) != c.written {
 			t.Errorf("failure %d: %d events", i, len(d.Events))
 		}

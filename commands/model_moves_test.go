@@ -191,7 +191,7 @@ func (p *player) issueUnknown() move {
 	p.m.reached("generation unknown")
 	switch p.roll(4) {
 	case 0:
-		return move{RevokeCredential{b.id.String(), gen, p.roll(2) == 0}, "because", GenerationUnknown}
+		return move{RevokeCredential{Slot: b.id.String(), Generation: gen, Force: p.roll(2) == 0}, "because", GenerationUnknown}
 	case 1:
 		return move{FailCredential{Slot: b.id.String(), Generation: gen}, "because", GenerationUnknown}
 	case 2:
@@ -299,7 +299,7 @@ func (p *player) revoke() move {
 		return p.issue()
 	}
 	force := p.roll(4) == 0
-	mv := move{RevokeCredential{p.name(c), c.gen, force}, "because", writes}
+	mv := move{RevokeCredential{Slot: p.name(c), Generation: c.gen, Force: force}, "because", writes}
 	switch {
 	case c.replaceable() && !c.mayRevoke() && !force:
 		mv.want = NotAdopted
@@ -560,7 +560,7 @@ func (p *player) forced(due []*mCred) (move, bool) {
 	if p.roll(2) == 0 {
 		return move{WriteOffCredentials{Slot: p.name(c), Generation: c.gen, Force: true}, "because", writes}, true
 	}
-	return move{RevokeCredential{p.name(c), c.gen, true}, "because", writes}, true
+	return move{RevokeCredential{Slot: p.name(c), Generation: c.gen, Force: true}, "because", writes}, true
 }
 
 // abortCutOff aborts a rotation that is the only way on for a binding.
