@@ -23,6 +23,15 @@ func publicKey(t *testing.T) string {
 	return key
 }
 
+// broken is a key with another character in its middle: its checksum is wrong.
+func broken(key string) string {
+	other := "A"
+	if key[20:21] == other {
+		other = "B"
+	}
+	return key[:20] + other + key[21:]
+}
+
 // guarded is a mesh with an operator, an agent on each node and an auditor.
 func guarded(t *testing.T) (w *world, keys map[string]string) {
 	w = holders(t, 2) // a-app on alpha, b-app on beta, both at pg-alpha
@@ -42,7 +51,7 @@ func TestGrants(t *testing.T) {
 	w.refused(NameTaken, GrantAccess{Name: "eve", Role: events.RoleOperator, NKey: keys["eve"]})
 	w.refused(NKeyTaken, GrantAccess{Name: "mallory", Role: events.RoleOperator, NKey: keys["eve"]})
 	w.refused(NKeyInvalid, GrantAccess{Name: "mallory", Role: events.RoleOperator, NKey: "UAAA"})
-	w.refused(NKeyInvalid, GrantAccess{Name: "mallory", Role: events.RoleOperator, NKey: keys["eve"][:55] + "A"})
+	w.refused(NKeyInvalid, GrantAccess{Name: "mallory", Role: events.RoleOperator, NKey: broken(keys["eve"])})
 	w.refused(Usage, GrantAccess{Name: "mallory", Role: events.RoleOperator, Node: "alpha", NKey: publicKey(t)})
 	w.refused(Usage, GrantAccess{Name: "mallory", Role: events.RoleAgent, NKey: publicKey(t)})
 	w.refused(NodeNotFound, GrantAccess{Name: "mallory", Role: events.RoleAgent, Node: "gamma", NKey: publicKey(t)})
