@@ -849,6 +849,7 @@ var dependencies = map[string]string{
 	"github.com/gofrs/flock":                   "the store's lock: the server keeps nobody out of its directory",
 	"github.com/google/go-cmp":                 "differences in tests",
 	"github.com/invopop/jsonschema":            "the schemas of the payloads, from the Go types",
+	"github.com/jackc/pgx/v5":                  "a client of Postgres that tells why it is not let in",
 	"github.com/jedib0t/go-pretty/v6":          "tables, colours, progress",
 	"github.com/nats-io/nats-server/v2":        "the server that is embedded",
 	"github.com/nats-io/nats.go":               "its client: streams, requests, the services API",
