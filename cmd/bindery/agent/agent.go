@@ -1,0 +1,471 @@
+// Package agent does on a node what the ledger says is due there: it keeps the
+// files that the node's consumers read, by the Service Binding specification
+// (https://servicebinding.io/spec/core/1.1.0/), and has the operator's hooks issue
+// and revoke credentials at the node's providers. It acknowledges what was done,
+// and what was not.
+//
+// It is level-triggered: what the newest document of a thing says is compared with
+// what is there, whatever came between. Hooks run at least once, and are told when
+// they may have run before. It may be killed at any moment and started again.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+	"github.com/nats-io/nuid"
+
+	"bindery/commands"
+	"bindery/commands/readmodel"
+	"bindery/commands/service"
+	"bindery/events"
+	"bindery/ledger"
+)
+
+// Ledger is who is told what was done.
+type Ledger interface {
+	// Do runs a command. A *commands.Refusal says why not; any other error, or one
+	// with Unreachable or OutcomeUnknown, that nobody knows whether it was run: it is
+	// run again later, and has one effect.
+	Do(ctx context.Context, c commands.Command, reason string) error
+	// CheckCursor refuses with LedgerRestored where the ledger is not the one that
+	// was read.
+	CheckCursor(ctx context.Context, at service.Cursor) error
+}
+
+// Config says for which node an agent acts, and how.
+type Config struct {
+	Conn   *nats.Conn // to where the documents are
+	Ledger Ledger
+	Mesh   string
+	MeshID events.ID
+	Node   string // its name now
+	NodeID events.ID
+
+	Root        string            // directory of all that it writes; made where it is not there
+	GroupID     int               // of those who may read bindings, -1: nobody beside the agent's user
+	Hooks       string            // directory of hooks; "": none is run
+	HookTimeout time.Duration     // of one run
+	SecretsIn   string            // "file" or "sealed": where new secrets are stored
+	Resolvers   map[string]string // command by scheme
+	// FilesElsewhere has secrets stored in files for consumers on other nodes, too:
+	// somebody brings them there.
+	FilesElsewhere bool
+	Key            *ledger.Key // that it was granted; nil: it has none, and can neither seal nor open
+
+	Resync bool // take the ledger as it is now, though it is not the one that was read
+	Logger *slog.Logger
+	Clock  func() time.Time
+	Getenv func(string) string
+	Ready  func() // called once, when it has begun; nil: nobody is told
+}
+
+// Agent acts for one node.
+type Agent struct {
+	cfg    Config
+	nodeID string
+	log    *slog.Logger
+	js     jetstream.JetStream
+	mark   string // of this run, in the environment of its hooks
+
+	tree  *tree
+	hooks *hooks // nil: none
+	docs  *documents
+	lease *lease
+	queue *queue
+	ready atomic.Bool // everything was listed once, and the work has begun
+	stop  context.CancelCauseFunc
+
+	curve nkeys.KeyPair // nil without a key
+	own   sealingKey
+
+	curs    sync.Mutex
+	place   place  // as of the newest document
+	kept    place  // as it was written last
+	checked uint64 // how often the connection had been made anew when the cursor was checked last
+
+	// delay is how long what failed waits; tests shorten it.
+	delay func(failures int) time.Duration
+	// crash is called between the steps of the work, where a test ends it.
+	crash func(step string)
+}
+
+// errGone is returned by Run when the connection is closed for good.
+var errGone = errors.New("the connection to the ledger is closed")
+
+// IsGone reports whether Run ended because its connection or its lease was lost:
+// a new one with another connection goes on.
+func IsGone(err error) bool { return errors.Is(err, errGone) || errors.Is(err, errLeaseLost) }
+
+// putTimeout is how long the server may take to answer a write to a bucket.
+const putTimeout = 5 * time.Second
+
+// New prepares an agent. Nothing is written before it runs.
+func New(cfg Config) (*Agent, error) {
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	a := &Agent{cfg: cfg, nodeID: cfg.NodeID.String(), log: cfg.Logger, js: js, mark: "BINDERY_RUN=" + nuid.Next(), docs: newDocuments(),
+		delay: backOff, crash: func(string) {}}
+	if cfg.Hooks != "" {
+		if a.hooks, err = openHooks(cfg.Hooks); err != nil {
+			return nil, &commands.Refusal{Code: commands.Usage, Message: "the directory of hooks cannot be read", Why: err.Error(),
+				Fix: "ls -ld " + cfg.Hooks, Candidates: []commands.Candidate{}}
+		}
+	}
+	return a, nil
+}
+
+// Run acts until ctx ends (nil), or until it cannot go on: the connection is
+// closed for good or another agent has taken over (IsGone), or the ledger is not
+// the one that was read (a *commands.Refusal with LedgerRestored).
+func (a *Agent) Run(ctx context.Context) error {
+	if a.hooks != nil {
+		defer a.hooks.root.Close()
+	}
+	tree, err := openTree(a.cfg.Root, a.cfg.GroupID)
+	if err != nil {
+		return &commands.Refusal{Code: commands.StoreUnusable, Message: "the agent's directory " + a.cfg.Root + " cannot be used", Why: err.Error(),
+			Fix: "ls -ld " + a.cfg.Root, Candidates: []commands.Candidate{}}
+	}
+	defer tree.close()
+	a.tree = tree
+	if err := a.begin(ctx); err != nil {
+		return err
+	}
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	a.stop = stop
+	var others sync.WaitGroup
+	defer others.Wait()
+	also := func(f func(context.Context) error) {
+		others.Go(func() {
+			if err := f(run); run.Err() == nil {
+				stop(err)
+			}
+		})
+	}
+	err = a.run(run, also)
+	stop(err) // where it is not over yet
+	if ctx.Err() != nil {
+		return nil
+	}
+	if cause := context.Cause(run); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// begin ends what an earlier run has left, and looks where that stopped.
+func (a *Agent) begin(ctx context.Context) error {
+	mark, err := a.tree.read(runFile, 1024)
+	if err != nil {
+		return err
+	}
+	if old := strings.TrimSpace(string(mark)); strings.HasPrefix(old, "BINDERY_RUN=") {
+		if n := endLeftovers(old); n > 0 {
+			a.log.Warn("ended hooks that an earlier run had left running", "processes", n)
+		}
+	}
+	if err := a.tree.durably(runFile, []byte(a.mark+"\n")); err != nil {
+		return err
+	}
+	there, err := a.tree.readRecord(placeFile, &a.place)
+	if err != nil {
+		a.log.Warn("where the agent stopped cannot be read", "error", err)
+		a.place = place{}
+	}
+	if there && a.place.NodeID != "" && a.place.NodeID != a.nodeID {
+		return &commands.Refusal{Code: commands.Usage, Message: "the directory " + a.cfg.Root + " is that of another node's agent",
+			Why: "it is of node " + a.place.NodeID + ", and " + a.cfg.Node + " is " + a.nodeID, Fix: "bindery agent --node " + a.cfg.Node + " --root DIR",
+			Candidates: []commands.Candidate{}}
+	}
+	if a.cfg.Resync {
+		if err := a.forget(); err != nil {
+			return err
+		}
+	}
+	a.place.NodeID = a.nodeID
+	if a.place.Tree == "" {
+		a.place.Tree = nuid.Next()
+	}
+	if err := a.checkCursor(ctx); err != nil {
+		return err
+	}
+	if a.cfg.Key != nil {
+		return a.ownKey()
+	}
+	return nil
+}
+
+// forget takes everything as new: every consumer's hook is run again.
+func (a *Agent) forget() error {
+	a.place.Cursor = service.Cursor{}
+	ids, err := a.tree.recorded()
+	for _, id := range ids {
+		r, again := a.tree.readAssignment(id)
+		if again == nil {
+			r.Said, r.Begun = map[string]uint64{}, r.set()
+			for _, s := range r.Slots {
+				s.Source, s.Hooked = "", ""
+			}
+			again = a.tree.writeAssignment(id, r)
+		}
+		err = errors.Join(err, again)
+	}
+	if err == nil {
+		err = a.tree.remove(placeFile)
+	}
+	return err
+}
+
+// run takes the lease, watches, and works until ctx ends.
+func (a *Agent) run(ctx context.Context, also func(func(context.Context) error)) (err error) {
+	a.lease = newLease(a.js, readmodel.Agents(a.cfg.Mesh), a.nodeID, a.place.Tree, a.cfg.Clock, a.log)
+	known := make(chan struct{})
+	also(a.watch(readmodel.Agents(a.cfg.Mesh), a.nodeID, a.lease.saw, sync.OnceFunc(func() { close(known) })).run)
+	select {
+	case <-known:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := a.lease.acquire(ctx); err != nil {
+		return err
+	}
+	defer a.lease.release()
+	also(a.lease.keep)
+	a.queue = newQueue(ctx, a.work)
+	a.queue.delay = a.delay
+	defer a.queue.stop()
+	defer func() { a.stop(err) }() // what runs ends before that waits for it
+	if err := a.watchAll(ctx, also); err != nil {
+		return err
+	}
+	if err := a.sweepTree(); err != nil {
+		return err
+	}
+	if a.cfg.Key != nil && a.keyIsStale() {
+		if err := a.publishKey(ctx); err != nil {
+			a.log.Warn("the agent's sealing key is not published yet", "error", err)
+			a.queue.touch(ownKeyKey, true)
+		}
+	}
+	a.ready.Store(true)
+	if err := a.touchAll(); err != nil {
+		return err
+	}
+	a.log.Info("acting", "mesh", a.cfg.Mesh, "node", a.cfg.Node, "root", a.cfg.Root, "hooks", a.cfg.Hooks)
+	if a.cfg.Ready != nil {
+		a.cfg.Ready()
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (a *Agent) watch(bucket, pattern string, each func(entry), listed func()) *watch {
+	return &watch{js: a.js, nc: a.cfg.Conn, bucket: bucket, pattern: pattern, entry: each, listed: listed, logger: a.log}
+}
+
+// watchAll begins every watch and returns when each has told what there is.
+func (a *Agent) watchAll(ctx context.Context, also func(func(context.Context) error)) error {
+	var first sync.WaitGroup
+	begin := func(bucket, pattern string, each func(entry)) {
+		first.Add(1)
+		once := sync.OnceFunc(first.Done)
+		also(a.watch(bucket, pattern, each, func() {
+			once()
+			if a.ready.Load() {
+				if err := a.touchAll(); err != nil { // it was deaf for a while
+					a.log.Warn("looking for what is due", "error", err)
+				}
+			}
+		}).run)
+	}
+	begin(readmodel.Bindings(a.cfg.Mesh), a.nodeID+".>", a.sawBinding)
+	if a.hooks != nil {
+		begin(readmodel.Holders(a.cfg.Mesh), a.nodeID+".>", a.sawHolder)
+	}
+	if a.cfg.Key != nil {
+		begin(readmodel.Sealed(a.cfg.Mesh), a.nodeID+".>", a.sawSealed)
+		begin(readmodel.Sealed(a.cfg.Mesh), "*.key", a.sawKey)
+	}
+	all := make(chan struct{})
+	go func() {
+		first.Wait() // at the latest when the program ends
+		close(all)
+	}()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *Agent) keyIsStale() bool {
+	a.docs.mu.Lock()
+	defer a.docs.mu.Unlock()
+	return a.docs.keys[a.nodeID] != a.own
+}
+
+// Prefixes of the queue's keys: what is to be done.
+const (
+	consumerKey = "consumer " // and an assignment's id
+	providerKey = "provider " // and a group
+	ownKeyKey   = "key"
+)
+
+// touchAll has everything looked at that there is, or that was done.
+func (a *Agent) touchAll() error {
+	ids, err := a.tree.recorded()
+	if err != nil {
+		return err
+	}
+	for _, id := range append(ids, a.docs.assignments()...) {
+		a.queue.touch(consumerKey+id, false)
+	}
+	if a.hooks == nil {
+		return nil
+	}
+	groups, err := a.recordedGroups()
+	for _, g := range append(groups, a.docs.groupsFor("")...) {
+		a.queue.touch(providerKey+g, false)
+	}
+	return err
+}
+
+// work does what is due for one key of the queue.
+func (a *Agent) work(ctx context.Context, key string) error {
+	if err := a.checkCursor(ctx); err != nil {
+		a.log.Warn("what is due waits", "error", err)
+		return err
+	}
+	if !a.lease.held() {
+		return errNoLease
+	}
+	var err error
+	if id, ok := strings.CutPrefix(key, consumerKey); ok {
+		err = a.consume(ctx, id)
+	} else if group, ok := strings.CutPrefix(key, providerKey); ok {
+		err = a.provide(ctx, group)
+	} else {
+		err = a.publishKey(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("it is tried again", "what", key, "error", err)
+	}
+	return err
+}
+
+// errNoLease says that nobody knows who acts for the node now.
+var errNoLease = errors.New("the lease of the node is in doubt")
+
+// checkCursor holds what was read against the ledger, once for each connection.
+// Where it is another ledger the agent stops.
+func (a *Agent) checkCursor(ctx context.Context) error {
+	a.curs.Lock()
+	defer a.curs.Unlock()
+	made := a.cfg.Conn.Stats().Reconnects + 1
+	if a.checked == made {
+		return nil
+	}
+	if c := a.place.Cursor; c.Seq != 0 {
+		err := a.cfg.Ledger.CheckCursor(ctx, c)
+		var r *commands.Refusal
+		if errors.As(err, &r) && r.Code == commands.LedgerRestored {
+			out := a.restored(r)
+			if a.stop != nil {
+				a.stop(out)
+			}
+			return out
+		}
+		if err != nil {
+			return err
+		}
+	}
+	a.checked = made
+	return nil
+}
+
+// saw keeps the newest place in the ledger that a document tells of.
+func (a *Agent) saw(meshID events.ID, at uint64, chain string) error {
+	if meshID != a.cfg.MeshID {
+		err := a.restored(&commands.Refusal{Message: "the documents are not those of the ledger that was read",
+			Why: fmt.Sprintf("their mesh has the id %s, not %s", meshID, a.cfg.MeshID)})
+		a.stop(err)
+		return err
+	}
+	a.curs.Lock()
+	defer a.curs.Unlock()
+	if at <= a.place.Cursor.Seq {
+		return nil
+	}
+	a.place.Cursor = service.Cursor{MeshID: meshID, Seq: at, Chain: chain}
+	return nil
+}
+
+// keepPlace writes the cursor before something is done because of what it tells.
+func (a *Agent) keepPlace() error {
+	a.curs.Lock()
+	defer a.curs.Unlock()
+	if a.place == a.kept {
+		return nil
+	}
+	if err := a.tree.writeRecord(placeFile, &a.place); err != nil {
+		return err
+	}
+	a.kept = a.place
+	return nil
+}
+
+// sweepTree removes what was being written when an earlier run ended.
+func (a *Agent) sweepTree() error {
+	t := a.tree
+	names, err := t.list(dirByName)
+	for _, n := range names { // of assignments that are gone, or scratch
+		if _, gone := t.root.Stat(path.Join(dirByName, n)); gone != nil {
+			err = errors.Join(err, t.remove(path.Join(dirByName, n)))
+		}
+	}
+	bindings, again := t.list(dirIssued)
+	secrets, more := t.list(dirSecrets)
+	err = errors.Join(err, again, more)
+	dirs := []string{".", dirState, dirAssigned}
+	for _, b := range bindings {
+		dirs = append(dirs, path.Join(dirIssued, b))
+	}
+	for _, b := range secrets {
+		dirs = append(dirs, path.Join(dirSecrets, b))
+	}
+	for _, d := range dirs {
+		if info, gone := t.root.Lstat(d); gone != nil || !info.IsDir() {
+			continue
+		}
+		names, again := t.list(d)
+		err = errors.Join(err, again)
+		for _, n := range names {
+			if strings.HasPrefix(n, ".new-") {
+				err = errors.Join(err, t.remove(path.Join(d, n)))
+			}
+		}
+	}
+	return err
+}
