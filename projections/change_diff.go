@@ -294,3 +294,10 @@ func (d *comparison) credentials() {
 		c.From, c.To, c.Generation, c.FromGeneration = used.called(), use.called(), a.Use.Generation, b.Use.Generation
 	}
 }
+
+// ChangedSince is the change of a document that is there, where nobody knows what
+// it was before.
+func ChangedSince(d *BindingDocument, o *Occasion) Change {
+	c := comparison{after: d, o: o}
+	return *c.decided(ChangeOther)
+}
