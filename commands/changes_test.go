@@ -190,7 +190,7 @@ func TestChangesOfDocuments(t *testing.T) {
 			x, y := seen[rng.IntN(len(seen))], seen[rng.IntN(len(seen))]
 			for _, narrow := range []bool{false, true} {
 				for id, before := range x {
-					o := projections.Occasion{Narrow: narrow, Known: rng.Uint64N(300)}
+					o := projections.Occasion{Narrow: narrow}
 					var next *projections.BindingDocument
 					after, there := y[id]
 					if there {

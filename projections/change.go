@@ -150,11 +150,9 @@ type Occasion struct {
 	Reason  string
 	Command events.ID
 
-	// Narrow says that the documents of some keys are seen and no others: what is
-	// not there may be elsewhere, and what is new may have been. Known is then the
-	// sequence up to which those keys were known before.
+	// Narrow says that the documents of one node are seen and no others: what is
+	// not there may be elsewhere, and what is new may have been.
 	Narrow bool
-	Known  uint64
 }
 
 // DocumentFilter narrows whose documents and changes are of interest; the zero

@@ -117,7 +117,8 @@ func (d *comparison) decided(kind ChangeKind) *Change {
 func (d *comparison) appeared() {
 	a := d.after
 	switch {
-	case d.o.Narrow && a.Seq <= d.o.Known && a.Rule != "":
+	case d.o.Narrow && a.Rule != "" && a.ChangedSeq > a.Seq:
+		// What is new is as it was decided. This was somewhere before.
 		d.decided(ChangeMoved).To = a.Node
 		return
 	case a.Released:

@@ -27,6 +27,17 @@ type message struct {
 	left  uint64 // messages that follow it already
 }
 
+// binding is what tells whose document it is: the last part of the key.
+func (m *message) binding() string { return m.key[strings.LastIndexByte(m.key, '.')+1:] }
+
+// deletes is 1 for a deletion, else 0.
+func (m *message) deletes() int {
+	if m.doc == nil {
+		return 1
+	}
+	return 0
+}
+
 // feed brings the last message of each key, and then what follows, through a
 // consumer of the node's subject alone, which delivers to an inbox: that is what an
 // agent may make. The server sends no more than is taken from it.

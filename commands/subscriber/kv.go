@@ -40,7 +40,7 @@ type watch struct {
 	o     Options
 	yield func(Item) error
 
-	known map[string]*entry // by key
+	known map[string]*entry // by binding (message.binding)
 	high  Cursor            // the highest sequence seen in a document
 	begun bool              // what was there at first has come
 
@@ -48,8 +48,9 @@ type watch struct {
 	behind  int  // looks in a row that found what is older than what is known
 }
 
-// entry is what is known of a key.
+// entry is what is known of a binding.
 type entry struct {
+	key  string                       // its document's, the last one
 	doc  *projections.BindingDocument // nil: it is deleted
 	at   uint64
 	seen bool // at the present look at everything
@@ -89,10 +90,10 @@ func (w *watch) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case errors.Is(err, errStop), isRestored(err), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return err
-		case !w.begun && try >= silences && errors.Is(err, context.DeadlineExceeded):
+		case !w.begun && errors.Is(err, context.DeadlineExceeded) && (try >= silences || errors.Is(w.nc.LastError(), nats.ErrPermissionViolation)):
 			return err // it may not ask, or nobody is there to answer
 		}
-		if time.Since(began) > lastPause {
+		if w.begun && time.Since(began) > lastPause {
 			try = 0
 		}
 		if err := pause(ctx, w.nc, try); err != nil {
@@ -161,17 +162,28 @@ func (w *watch) all(ctx context.Context, f *feed) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(there, func(x, y message) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.key, y.key)) })
+	// A document that moved to another node is put there before it is deleted here.
+	slices.SortStableFunc(there, func(x, y message) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.deletes(), y.deletes()), cmp.Compare(x.key, y.key))
+	})
 	first := !w.begun
+	lives := map[string]bool{}
 	for _, m := range there {
-		take := w.take
-		if first {
-			take = w.first
+		lives[m.binding()] = lives[m.binding()] || m.doc != nil
+	}
+	for _, m := range there {
+		var err error
+		switch {
+		case m.doc == nil && lives[m.binding()]: // it is elsewhere
+		case first:
+			err = w.first(m)
+		default:
+			err = w.take(m)
 		}
-		if err := take(m); err != nil {
+		if err != nil {
 			return err
 		}
-		if e := w.known[m.key]; e != nil {
+		if e := w.known[m.binding()]; e != nil {
 			e.seen = true
 		}
 	}
@@ -199,7 +211,7 @@ func (w *watch) collect(ctx context.Context, f *feed) (there []message, err erro
 			return nil, err
 		}
 		there = append(there, m)
-		e := w.known[m.key]
+		e := w.known[m.binding()]
 		older = older || e != nil && m.doc != nil && m.at < e.at
 		if m.left == 0 {
 			left = 1 // some were written over meanwhile
@@ -265,9 +277,9 @@ func (w *watch) take(m message) error {
 	if err := w.ours(m); err != nil {
 		return err
 	}
-	was := w.known[m.key]
-	if was != nil && m.at < was.at {
-		return nil // an older state
+	was := w.known[m.binding()]
+	if was != nil && (m.at < was.at || m.doc == nil && m.key != was.key) {
+		return nil // an older state, or the place that it has left
 	}
 	o := w.occasion(m)
 	var before *projections.BindingDocument
@@ -285,13 +297,13 @@ func (w *watch) take(m message) error {
 func (w *watch) missing() error {
 	w.lacking = false
 	var lost []message
-	for key, e := range w.known {
+	for binding, e := range w.known {
 		switch {
 		case e.seen:
 		case e.doc == nil:
-			delete(w.known, key) // so is the mark of its deletion
+			delete(w.known, binding) // so is the mark of its deletion
 		default:
-			lost = append(lost, message{key: key, at: max(e.at, w.high.Seq), chain: w.high.Chain, time: time.Now().UTC()})
+			lost = append(lost, message{key: e.key, at: max(e.at, w.high.Seq), chain: w.high.Chain, time: time.Now().UTC()})
 		}
 	}
 	slices.SortFunc(lost, func(x, y message) int { return cmp.Compare(x.key, y.key) })
@@ -319,7 +331,7 @@ func (w *watch) ours(m message) error {
 
 // note keeps what a message says.
 func (w *watch) note(m message) {
-	w.known[m.key] = &entry{doc: m.doc, at: m.at, seen: true}
+	w.known[m.binding()] = &entry{key: m.key, doc: m.doc, at: m.at, seen: true}
 	if m.at < w.high.Seq {
 		return
 	}
@@ -330,10 +342,10 @@ func (w *watch) note(m message) {
 	w.high = cursorAt(mesh, m.at, m.chain)
 }
 
-// occasion is what is known of a message beside the document, before it is noted.
+// occasion is what is known of a message beside the document.
 func (w *watch) occasion(m message) projections.Occasion {
 	o := projections.Occasion{Stamp: projections.Stamp{Mesh: w.mesh, MeshID: w.high.MeshID, At: m.at, Chain: m.chain},
-		Time: m.time, Narrow: true, Known: w.high.Seq}
+		Time: m.time, Narrow: !w.o.Filter.Node.IsZero()}
 	if m.doc != nil {
 		o.Stamp = m.doc.Stamp
 	}
