@@ -65,9 +65,9 @@ func (b *Bucket) Name() string { return b.name }
 // Entry is what stands under a key.
 type Entry struct {
 	Key      string
-	Value    []byte // nil: the key is deleted
-	Header   nats.Header
-	Revision uint64 // the bucket's sequence
+	Value    []byte      // nil: the key is deleted
+	Header   nats.Header // without the server's own, Nats-…
+	Revision uint64      // the bucket's sequence
 }
 
 // The header of a deletion (ADR-8), and of a message's end (ADR-43).
@@ -115,12 +115,13 @@ func (b *Bucket) All(ctx context.Context, yield func(Entry)) (last uint64, err e
 		if err != nil {
 			return 0, fmt.Errorf("reading %q: %w", b.name, err)
 		}
-		e := Entry{Key: strings.TrimPrefix(m.Subject(), b.prefix), Value: m.Data(), Header: m.Headers(), Revision: seq}
-		if e.Header.Get(hOperation) != "" {
+		e := Entry{Key: strings.TrimPrefix(m.Subject(), b.prefix), Value: m.Data(), Revision: seq}
+		if m.Headers().Get(hOperation) != "" {
 			e.Value = nil
 		} else if e.Value == nil {
 			e.Value = []byte{}
 		}
+		e.Header = record(seq, "", m.Headers(), nil).Header
 		yield(e)
 		if pending == 0 || seq >= last {
 			return last, nil

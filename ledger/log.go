@@ -87,6 +87,9 @@ func (l *Log) Mesh() string { return l.mesh }
 // Stream returns the name of the stream.
 func (l *Log) Stream() string { return l.stream }
 
+// Replicas is how many replicas the stream has, as last heard.
+func (l *Log) Replicas() int { return int(l.replicas.Load()) }
+
 // errNoLeader says that a replicated stream has no leader now.
 var errNoLeader = errors.New("the stream has no leader")
 

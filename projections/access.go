@@ -90,14 +90,15 @@ func (s *State) accessRevoked(e *events.Event) error {
 
 // GrantView is a grant as readers see it.
 type GrantView struct {
-	Seq   uint64      `json:"seq"`
-	ID    events.ID   `json:"id"`
-	Name  string      `json:"name"`
-	Role  events.Role `json:"role"`
-	Node  string      `json:"node,omitempty"`
-	NKey  string      `json:"nkey"`
-	Actor string      `json:"actor"`
-	Time  time.Time   `json:"time"`
+	Seq    uint64      `json:"seq"`
+	ID     events.ID   `json:"id"`
+	Name   string      `json:"name"`
+	Role   events.Role `json:"role"`
+	Node   string      `json:"node,omitempty"`
+	NodeID *events.ID  `json:"node_id,omitempty"`
+	NKey   string      `json:"nkey"`
+	Actor  string      `json:"actor"`
+	Time   time.Time   `json:"time"`
 }
 
 // GrantView makes the view of a grant.
@@ -105,7 +106,8 @@ func (s *State) GrantView(r GrantRef) GrantView {
 	g := s.Grant(r)
 	v := GrantView{Seq: g.Seq, ID: g.ID, Name: g.Name, Role: g.Role, NKey: g.Key, Actor: g.Actor, Time: g.Time}
 	if g.Node != 0 {
-		v.Node = s.Node(g.Node).Name
+		id := s.Node(g.Node).ID
+		v.Node, v.NodeID = s.Node(g.Node).Name, &id
 	}
 	return v
 }

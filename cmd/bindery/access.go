@@ -202,7 +202,7 @@ func (*accessPermissions) help() *cobra.Command {
 		Example: "  bindery access permissions on-beta",
 		Short:   "Print what a NATS server must allow a grant",
 		Long: `Prints the user of a grant as the configuration of a NATS server has it, for a server that is not
-bindery's own: it may ask, and hear its own answers, and nothing else. It goes into the users of the account
+bindery's own: it may ask, hear its own answers, and watch what its role may see. It goes into the users of the account
 that the ledger is in; reload the server then, and after a revocation.`,
 	}
 }
@@ -221,7 +221,7 @@ func (*accessPermissions) run(ctx context.Context, c *cli, args []string) error 
 	names := make([]string, 0, len(all.Items))
 	for _, g := range all.Items {
 		if g.Name == args[0] {
-			_, err := fmt.Fprint(c.streams.Out, permissionsOf(g))
+			_, err := fmt.Fprint(c.streams.Out, permissionsOf(callerOf(all.Mesh, g), g.Name))
 			return err
 		}
 		names = append(names, g.Name)
@@ -235,10 +235,10 @@ func (*accessPermissions) run(ctx context.Context, c *cli, args []string) error 
 
 // permissionsOf is a grant in the configuration of a NATS server
 // (docs.nats.io, "Authorization").
-func permissionsOf(g grantView) string {
-	u := service.CallerUser(g.NKey)
+func permissionsOf(who service.Caller, name string) string {
+	u := who.User()
 	return fmt.Sprintf("# %s, %s\n{\n  nkey: %s\n  permissions: {\n    publish: [%s]\n    subscribe: [%s]\n  }\n}\n",
-		g.Name, g.Role, u.Key, quoted(u.Publish), quoted(u.Subscribe))
+		name, who.Role, u.Key, quoted(u.Publish), quoted(u.Subscribe))
 }
 
 func quoted(subjects []string) string {

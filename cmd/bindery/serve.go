@@ -159,7 +159,8 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	if err != nil {
 		return err
 	}
-	users := []ledger.User{service.CallerUser(local.Public), service.ResponderUser(responder.Public)}
+	// Who may do what depends on the ledger, and that is not open yet.
+	users := []ledger.User{service.ResponderUser(responder.Public)}
 	proof, err := v.identity(dir, host, c.program.Clock())
 	if err != nil {
 		return err
@@ -184,7 +185,7 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	if err != nil {
 		return err
 	}
-	if err := s.keepGrants(users, logger); err != nil {
+	if err := s.keepGrants(append(users, service.LocalUser(s.mesh, local.Public)), logger); err != nil {
 		return err
 	}
 	e := endpoint{URL: s.url, Mesh: s.mesh, Seed: seed, PID: os.Getpid(), HTTP: about}

@@ -21,29 +21,29 @@ func (s *session) grants() (n int) {
 // follows its grants and revocations until the session is closed.
 func (s *session) keepGrants(always []ledger.User, logger *slog.Logger) error {
 	ctx, stop := context.WithCancel(context.Background())
-	var now []string
-	take := func() error {
-		var keys []string
+	var now []service.Caller
+	take := func(first bool) error {
+		var granted []service.Caller
 		s.handler.View(func(st *projections.State) {
 			for _, g := range st.ListGrants().Items {
-				keys = append(keys, g.NKey)
+				granted = append(granted, callerOf(s.mesh, g))
 			}
 		})
-		if slices.Equal(keys, now) {
+		if !first && slices.Equal(granted, now) {
 			return nil
 		}
 		users := slices.Clone(always)
-		for _, key := range keys {
-			users = append(users, service.CallerUser(key))
+		for _, who := range granted {
+			users = append(users, who.User())
 		}
 		if err := s.server.SetUsers(users); err != nil {
 			return err
 		}
-		now = keys
-		logger.Info("who may connect has changed", "granted", len(keys))
+		now = granted
+		logger.Info("who may connect has changed", "granted", len(granted))
 		return nil
 	}
-	if err := take(); err != nil {
+	if err := take(true); err != nil {
 		stop()
 		return err
 	}
@@ -55,11 +55,20 @@ func (s *session) keepGrants(always []ledger.User, logger *slog.Logger) error {
 				return
 			}
 			seq = next
-			if err := take(); err != nil {
+			if err := take(false); err != nil {
 				logger.Error("taking up who may connect", "error", err) // requests are checked against the grants all the same
 			}
 		}
 	})
 	s.later(func() error { stop(); done.Wait(); return nil })
 	return nil
+}
+
+// callerOf is who asks under a grant.
+func callerOf(mesh string, g projections.GrantView) service.Caller {
+	c := service.Caller{Mesh: mesh, Key: g.NKey, Role: g.Role}
+	if g.NodeID != nil {
+		c.Node = *g.NodeID
+	}
+	return c
 }

@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"bindery/commands"
 	"bindery/commands/handler"
+	"bindery/commands/readmodel"
 	"bindery/commands/service"
 	"bindery/ledger"
 )
@@ -30,6 +32,7 @@ type session struct {
 	several  bool   // who serve it
 	turned   func() map[string]uint64
 	handler  *handler.Handler // nil where another process serves
+	keeper   *readmodel.Keeper
 	log      *ledger.Log
 	server   *ledger.Embedded
 	closes   []func() error
@@ -180,16 +183,26 @@ func unread(dir string, err error, complaints []string) error {
 
 // serve puts the handler and its service behind a connection.
 func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.Embedded, by opening) error {
-	h, err := handler.Open(ctx, handler.Config{Log: s.log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: by.logger, Meter: by.meter})
+	cfg := handler.Config{Log: s.log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: by.logger, Meter: by.meter}
+	if by.answering != nil {
+		s.keeper = readmodel.New(readmodel.Config{Log: s.log, Memory: true, Logger: by.logger})
+		cfg.Observe = s.keeper.Note
+	}
+	h, err := handler.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.handler = h
 	synced := srv.Synced()
 	s.later(func() error { h.Close(); return nil })
-	cfg := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
+	if s.keeper != nil {
+		if err := s.keepDocuments(srv); err != nil {
+			return err
+		}
+	}
+	answering := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
 		Door: by.door, Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
-	svc, err := service.Serve(cfg)
+	svc, err := service.Serve(answering)
 	if err != nil {
 		return err
 	}
@@ -198,11 +211,25 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 	if by.answering == nil {
 		return nil // nobody else asks
 	}
-	reads, err := service.ServeReads(cfg, h)
+	reads, err := service.ServeReads(answering, h)
 	if err == nil {
 		s.later(reads.Stop)
 	}
 	return err
+}
+
+// keepDocuments keeps the documents that subscribers read, until the session is
+// closed.
+func (s *session) keepDocuments(srv *ledger.Embedded) error {
+	nc, err := srv.Connect()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = s.keeper.Run(ctx, nc, s.handler) }) // it ends with ctx: nobody else can write
+	s.later(func() error { stop(); done.Wait(); nc.Close(); return nil })
+	return nil
 }
 
 // served reports whether others can write while this session is open: whether a

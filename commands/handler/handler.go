@@ -49,6 +49,11 @@ type Config struct {
 	// Logger gets what the operator of a serving process should know; nil: nothing.
 	Logger *slog.Logger
 	Meter  Meter // is told how the writer works; nil: nobody is
+	// Observe is told of events that are durable and folded, command by command and
+	// in order, from the end of Open on; not of the writer's own mesh.clock-stepped.
+	// The writer waits for it, and readers do: it must not block, nor look at the
+	// state. nil: nobody is told.
+	Observe func([]events.Event)
 	// AppendTimeout bounds the settling of one group; after it the outcome is
 	// said to be unknown. 0: 10 s.
 	AppendTimeout time.Duration
@@ -129,6 +134,7 @@ type Handler struct {
 	head   uint64 // the stream's last sequence; foreign messages count
 	stale  bool   // an outcome is unknown: read the log before deciding
 	growth Growth
+	open   bool // Observe is told
 
 	lastGroup int // owned by the writer
 	health    health
@@ -146,6 +152,7 @@ type call struct {
 	err     error
 	mark    projections.Mark
 	group   events.Group // nil where it wrote nothing
+	events  []events.Event
 	repeat  *projections.CommandRecord
 	stepped bool // the writer's own command goes before it: the clock went back
 }
@@ -178,6 +185,7 @@ func Open(ctx context.Context, cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h.note(nil)
+	h.open = true
 	if cfg.Lease != nil {
 		h.ctx, h.unconfirmed = cfg.Lease.Context(), make(chan *call, queueLength)
 		go h.answerConfirmed()
@@ -323,6 +331,7 @@ func (h *Handler) catchUp(ctx context.Context) error {
 			if err := s.ApplyCommand(group); err != nil {
 				return &ledger.DamageError{Seq: group[0].Seq, Why: "an event does not fit those before it", Err: err}
 			}
+			h.observe(group)
 		}
 	}
 	if s.Seq > from.Seq {
@@ -330,4 +339,23 @@ func (h *Handler) catchUp(ctx context.Context) error {
 	}
 	h.head, h.stale = max(last, s.Seq), false
 	return nil
+}
+
+// observe tells of events that are durable.
+func (h *Handler) observe(evs []events.Event) {
+	if h.open && h.cfg.Observe != nil && len(evs) > 0 {
+		h.cfg.Observe(evs)
+	}
+}
+
+// observeCalls tells of what settled calls wrote.
+func (h *Handler) observeCalls(calls []*call) {
+	if h.cfg.Observe == nil {
+		return
+	}
+	for _, c := range calls {
+		if c.group != nil {
+			h.observe(c.events)
+		}
+	}
 }

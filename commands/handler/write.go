@@ -165,6 +165,7 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 		h.state.Commit()
 		h.head = max(h.head, h.state.Seq)
 		if len(groups) > 0 {
+			h.observeCalls(decided)
 			h.growth.Announce()
 			h.note(nil)
 		}
@@ -179,7 +180,7 @@ func (h *Handler) decideAll(calls []*call) (decided []*call, groups []events.Gro
 	h.state.Begin()
 	n := 0
 	for i, c := range calls {
-		c.err, c.group, c.repeat, c.result, c.stepped = nil, nil, nil, commands.Result{}, false
+		c.err, c.group, c.events, c.repeat, c.result, c.stepped = nil, nil, nil, nil, commands.Result{}, false
 		c.mark = h.state.Mark()
 		step := h.timed(c)
 		if n+len(step)+len(c.group) > maxGroup && n > 0 {
@@ -235,7 +236,7 @@ func (h *Handler) decide(c *call) (step events.Group) {
 		c.result.Seq = h.state.Seq
 		return nil
 	}
-	c.group = d.Records
+	c.group, c.events = d.Records, d.Events
 	return step
 }
 
@@ -317,6 +318,7 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 		h.state.Rollback(decided[settled].mark)
 	}
 	h.state.Commit()
+	h.observeCalls(decided[:settled])
 	h.growth.Announce()
 	h.stale = true
 	answered = decided[:settled:settled]

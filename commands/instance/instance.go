@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"bindery/commands/handler"
+	"bindery/commands/readmodel"
 	"bindery/commands/service"
 	"bindery/ledger"
 	"bindery/projections"
@@ -376,11 +377,20 @@ func (i *Instance) head(ctx context.Context) (uint64, error) {
 // write is the writer's part: until the lease is lost, ctx ends, or what the log
 // says cannot be folded (an error).
 func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
-	h, err := i.open(ctx, lease)
+	keeper := readmodel.New(readmodel.Config{Log: i.log, Replicas: i.log.Replicas(), Logger: i.logger})
+	h, err := i.open(ctx, lease, keeper)
 	if err != nil || h == nil {
 		i.release(lease)
 		return err
 	}
+	var keeping sync.WaitGroup
+	kept, stopKeeping := context.WithCancel(lease.Context())
+	defer stopKeeping()
+	keeping.Go(func() {
+		if err := keeper.Run(kept, i.cfg.Conn, h); err != nil {
+			i.logger.Info("not keeping the documents any more", "cause", err)
+		}
+	})
 	answers, err := i.answer("writer", func(cfg service.Config) (*service.Service, error) {
 		cfg.Handler = h
 		// One that was deposed and hangs still has its subscriptions: it must not
@@ -396,6 +406,8 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 	i.note(func(s *Status) { s.Role, s.Epoch = Follower, 0 })
 	i.logger.Info("not writing any more", "cause", cmp.Or(err, lease.Err(), context.Cause(ctx)))
 	answers.stop()
+	stopKeeping()
+	keeping.Wait()
 	i.handBack(h)
 	i.release(lease)
 	return err
@@ -449,11 +461,11 @@ func isFatal(err error) bool {
 
 // open hands the state to a new handler, which goes on from it. Both results are
 // nil where the lease is lost before that, or ctx has ended.
-func (i *Instance) open(ctx context.Context, lease *ledger.Lease) (*handler.Handler, error) {
+func (i *Instance) open(ctx context.Context, lease *ledger.Lease, keeper *readmodel.Keeper) (*handler.Handler, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	cfg := i.cfg.Handler
-	cfg.Log, cfg.Lease, cfg.State = i.log, lease, i.follower.take()
+	cfg.Log, cfg.Lease, cfg.State, cfg.Observe = i.log, lease, i.follower.take(), keeper.Note
 	for {
 		opening, cancel := context.WithTimeout(ctx, openTimeout)
 		stop := context.AfterFunc(lease.Context(), cancel)

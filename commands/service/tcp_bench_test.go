@@ -34,7 +34,7 @@ func newTCP(b *testing.B, callers int) *tcp {
 	}
 	keys := make([]ledger.Key, callers)
 	for i := range keys {
-		keys[i] = newKey(CallerUser)
+		keys[i] = newKey(func(key string) ledger.User { return Caller{Mesh: "home", Key: key, Role: events.RoleOperator}.User() })
 	}
 	responder := newKey(ResponderUser)
 	all := newKey(func(key string) ledger.User { return ledger.User{Key: key} })
