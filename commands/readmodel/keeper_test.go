@@ -81,7 +81,7 @@ func TestWritesWhatChanged(t *testing.T) {
 func (w *world) revisions() (out [2]uint64) {
 	w.t.Helper()
 	for i, name := range []string{Bindings("home"), Holders("home")} {
-		b, err := ledger.OpenBucket(w.t.Context(), w.nc, ledger.BucketConfig{Name: name})
+		b, err := ledger.OpenBucket(w.t.Context(), w.nc, ledger.BucketConfig{Name: name, Memory: w.memory})
 		w.must(err)
 		out[i], err = b.Last(w.t.Context())
 		w.must(err)

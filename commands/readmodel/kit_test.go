@@ -26,21 +26,26 @@ import (
 
 // world is a ledger on a real server, with a keeper of its documents.
 type world struct {
-	t   testing.TB
-	dir string
-	srv *ledger.Embedded
-	nc  *nats.Conn
-	log *ledger.Log
-	h   *handler.Handler
-	k   *Keeper
+	t             testing.TB
+	dir           string
+	memory, quick bool
+	srv           *ledger.Embedded
+	nc            *nats.Conn
+	log           *ledger.Log
+	h             *handler.Handler
+	k             *Keeper
 
 	stop  context.CancelFunc
 	ended chan error
 	said  *bytes.Buffer
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, dir: t.TempDir()}
+func newWorld(t testing.TB) *world { return newWorldWith(t, false, true) }
+
+// newWorldWith says where the documents lie, and whether the server may acknowledge
+// before it has written to disk.
+func newWorldWith(t testing.TB, memory, quick bool) *world {
+	w := &world{t: t, dir: t.TempDir(), memory: memory, quick: quick}
 	w.start(func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error) {
 		return ledger.Create(ctx, nc, "home", ledger.CreateOptions{})
 	})
@@ -59,15 +64,14 @@ func newWorld(t testing.TB) *world {
 func (w *world) start(open func(context.Context, *nats.Conn) (*ledger.Log, error)) {
 	w.t.Helper()
 	var err error
-	// Without fsync: nothing is killed here.
-	w.srv, err = ledger.StartEmbedded(w.t.Context(), ledger.EmbeddedConfig{Dir: w.dir, Adjust: func(o *server.Options) { o.SyncAlways = false }})
+	w.srv, err = ledger.StartEmbedded(w.t.Context(), ledger.EmbeddedConfig{Dir: w.dir, Adjust: func(o *server.Options) { o.SyncAlways = !w.quick }})
 	w.must(err)
 	w.nc, err = w.srv.Connect()
 	w.must(err)
 	w.log, err = open(w.t.Context(), w.nc)
 	w.must(err)
 	w.said = &bytes.Buffer{}
-	w.k = New(Config{Log: w.log, Logger: slog.New(slog.NewTextHandler(w.said, nil))})
+	w.k = New(Config{Log: w.log, Memory: w.memory, Logger: slog.New(slog.NewTextHandler(w.said, nil))})
 	w.h, err = handler.Open(w.t.Context(), handler.Config{Log: w.log, Observe: func(evs []events.Event) { w.k.Note(evs) }})
 	w.must(err)
 }
@@ -86,7 +90,7 @@ func (w *world) again() {
 	w.t.Helper()
 	w.stop()
 	<-w.ended
-	w.k = New(Config{Log: w.log, Logger: slog.New(slog.NewTextHandler(w.said, nil))})
+	w.k = New(Config{Log: w.log, Memory: w.memory, Logger: slog.New(slog.NewTextHandler(w.said, nil))})
 	w.keep()
 }
 
@@ -172,7 +176,7 @@ func (w *world) look() (out map[string]string, faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	out = map[string]string{}
 	for name, bucket := range map[string]string{"bindings": Bindings("home"), "holders": Holders("home")} {
-		b, err := ledger.OpenBucket(w.t.Context(), w.nc, ledger.BucketConfig{Name: bucket})
+		b, err := ledger.OpenBucket(w.t.Context(), w.nc, ledger.BucketConfig{Name: bucket, Memory: w.memory})
 		w.must(err)
 		_, err = b.All(w.t.Context(), func(e ledger.Entry) {
 			if e.Value == nil {
