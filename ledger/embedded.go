@@ -19,7 +19,7 @@ const MaxPayload = 8 << 20
 // free when it starts (server/jetstream.go, dynJetStreamConfig): a store would
 // refuse to open on a full disk.
 const (
-	embeddedMaxMemory = 1 << 30 // consumers only; the ledger is on disk
+	embeddedMaxMemory = 1 << 35 // consumers, and the documents that a serving process keeps; the ledger is on disk
 	embeddedMaxStore  = 1 << 40
 )
 
