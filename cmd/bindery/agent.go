@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -196,6 +197,8 @@ type told struct {
 	c       *cli
 	client  *service.Client
 	timeout time.Duration
+
+	mu sync.Mutex // the program's source of ids is nobody else's meanwhile
 }
 
 var _ agent.Ledger = (*told)(nil)
@@ -208,7 +211,10 @@ func (t *told) Do(ctx context.Context, cmd commands.Command, reason string) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	_, err = t.client.Do(ctx, commands.Request{Command: cmd, ID: t.c.program.NewID(), Actor: actor, Reason: reason})
+	t.mu.Lock()
+	id := t.c.program.NewID()
+	t.mu.Unlock()
+	_, err = t.client.Do(ctx, commands.Request{Command: cmd, ID: id, Actor: actor, Reason: reason})
 	return err
 }
 

@@ -231,6 +231,18 @@ func (a *Agent) forget() error {
 		}
 		err = errors.Join(err, again)
 	}
+	names, again := a.tree.credentials()
+	err = errors.Join(err, again)
+	for _, n := range names {
+		// Who knows of what was said? What no document tells of is removed.
+		var r credentialRecord
+		there, again := a.tree.readRecord(path.Join(dirIssued, n), &r)
+		if there && again == nil {
+			r.Said = false
+			again = a.tree.writeRecord(path.Join(dirIssued, n), &r)
+		}
+		err = errors.Join(err, again)
+	}
 	if err == nil {
 		err = a.tree.remove(placeFile)
 	}
@@ -259,7 +271,7 @@ func (a *Agent) run(ctx context.Context, also func(func(context.Context) error))
 	if err := a.watchAll(ctx, also); err != nil {
 		return err
 	}
-	if err := a.sweepTree(); err != nil {
+	if err := errors.Join(a.sweepTree(), a.tree.share()); err != nil {
 		return err
 	}
 	if a.cfg.Key != nil && a.keyIsStale() {
@@ -286,10 +298,10 @@ func (a *Agent) watch(bucket, pattern string, each func(entry), listed func()) *
 
 // watchAll begins every watch and returns when each has told what there is.
 func (a *Agent) watchAll(ctx context.Context, also func(func(context.Context) error)) error {
-	var first sync.WaitGroup
+	n, listed := 0, make(chan struct{}, 4) // of all that begin below
 	begin := func(bucket, pattern string, each func(entry)) {
-		first.Add(1)
-		once := sync.OnceFunc(first.Done)
+		n++
+		once := sync.OnceFunc(func() { listed <- struct{}{} })
 		also(a.watch(bucket, pattern, each, func() {
 			once()
 			if a.ready.Load() {
@@ -307,17 +319,14 @@ func (a *Agent) watchAll(ctx context.Context, also func(func(context.Context) er
 		begin(readmodel.Sealed(a.cfg.Mesh), a.nodeID+".>", a.sawSealed)
 		begin(readmodel.Sealed(a.cfg.Mesh), "*.key", a.sawKey)
 	}
-	all := make(chan struct{})
-	go func() {
-		first.Wait() // at the latest when the program ends
-		close(all)
-	}()
-	select {
-	case <-all:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for range n {
+		select {
+		case <-listed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	return nil
 }
 
 func (a *Agent) keyIsStale() bool {
@@ -355,8 +364,8 @@ func (a *Agent) touchAll() error {
 // work does what is due for one key of the queue.
 func (a *Agent) work(ctx context.Context, key string) error {
 	if err := a.checkCursor(ctx); err != nil {
-		a.log.Warn("what is due waits", "error", err)
-		return err
+		a.log.Debug("what is due waits", "error", err)
+		return errors.Join(errNotSaid, err)
 	}
 	if !a.lease.held() {
 		return errNoLease
@@ -370,13 +379,25 @@ func (a *Agent) work(ctx context.Context, key string) error {
 		err = a.publishKey(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("it is tried again", "what", key, "error", err)
+		a.log.Warn("failed, and is tried again", "what", a.describe(key), "error", err)
 	}
 	return err
 }
 
-// errNoLease says that nobody knows who acts for the node now.
-var errNoLease = errors.New("the lease of the node is in doubt")
+// describe is what a key of the queue is about, for people.
+func (a *Agent) describe(key string) string {
+	if id, ok := strings.CutPrefix(key, consumerKey); ok {
+		if needs := a.docs.needsOf(id); len(needs) > 0 {
+			return consumerKey + needs[0].name
+		}
+	} else if group, ok := strings.CutPrefix(key, providerKey); ok {
+		if d := a.docs.holdersOf(group); len(d) > 0 {
+			in := a.inputOf(d[0])
+			return in.Assignment + "/" + in.Slot + " at " + in.name()
+		}
+	}
+	return key
+}
 
 // checkCursor holds what was read against the ledger, once for each connection.
 // Where it is another ledger the agent stops.
@@ -434,38 +455,4 @@ func (a *Agent) keepPlace() error {
 	}
 	a.kept = a.place
 	return nil
-}
-
-// sweepTree removes what was being written when an earlier run ended.
-func (a *Agent) sweepTree() error {
-	t := a.tree
-	names, err := t.list(dirByName)
-	for _, n := range names { // of assignments that are gone, or scratch
-		if _, gone := t.root.Stat(path.Join(dirByName, n)); gone != nil {
-			err = errors.Join(err, t.remove(path.Join(dirByName, n)))
-		}
-	}
-	bindings, again := t.list(dirIssued)
-	secrets, more := t.list(dirSecrets)
-	err = errors.Join(err, again, more)
-	dirs := []string{".", dirState, dirAssigned}
-	for _, b := range bindings {
-		dirs = append(dirs, path.Join(dirIssued, b))
-	}
-	for _, b := range secrets {
-		dirs = append(dirs, path.Join(dirSecrets, b))
-	}
-	for _, d := range dirs {
-		if info, gone := t.root.Lstat(d); gone != nil || !info.IsDir() {
-			continue
-		}
-		names, again := t.list(d)
-		err = errors.Join(err, again)
-		for _, n := range names {
-			if strings.HasPrefix(n, ".new-") {
-				err = errors.Join(err, t.remove(path.Join(d, n)))
-			}
-		}
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -241,6 +242,9 @@ func (c *consumption) hook(ctx context.Context) error {
 		return err
 	}
 	c.a.crash("begun")
+	if !c.a.lease.held() {
+		return errNoLease
+	}
 	action := actionApply
 	if !c.r.hasFiles() {
 		action = actionRemove
@@ -385,8 +389,8 @@ func (c *consumption) keepSaid() error {
 // fail says why the consumer could not take up what it shall, of each binding that
 // is concerned, and returns the reason: it is tried again.
 func (c *consumption) fail(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if ctx.Err() != nil || errors.Is(err, errNoLease) {
+		return cmp.Or(ctx.Err(), err)
 	}
 	changed := c.r.changed()
 	for _, n := range c.needs {
@@ -399,7 +403,7 @@ func (c *consumption) fail(ctx context.Context, err error) error {
 			}
 		}
 	}
-	return errors.Join(err, c.keepSaid())
+	return &failedStep{errors.Join(err, c.keepSaid())}
 }
 
 // try counts a try to make the files of a slot.
@@ -421,11 +425,14 @@ func (c *consumption) sayFailed(ctx context.Context, n *need, attempts uint64, w
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if errors.Is(why, errNotArrived) && attempts == 1 {
+		return &failedStep{why} // it may be on its way
+	}
 	err := c.a.say(ctx, commands.FailBinding{Slot: n.binding, Attempts: attempts}, reasonOf(why))
 	if errors.Is(err, errNotSaid) {
-		return errors.Join(why, err)
+		why = errors.Join(why, err)
 	}
-	return why
+	return &failedStep{why}
 }
 
 // reasonOf is an error fit for the ledger.

@@ -3,8 +3,10 @@ package agent
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -114,6 +116,7 @@ type hookRun struct {
 	stdin   []byte
 	limit   time.Duration
 	secrets []string // what no reason may repeat
+	secret  bool     // what it prints is a secret, too
 }
 
 // runFailure is why a run failed: its reason is fit for the ledger.
@@ -128,7 +131,11 @@ func (r *hookRun) run(ctx context.Context) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, r.path, r.args...)
-	cmd.Env, cmd.Stdin, cmd.Dir = r.env, bytes.NewReader(r.stdin), "/"
+	stdin, err := input(r.stdin)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env, cmd.Stdin, cmd.Dir = r.env, stdin, "/"
 	out, errs := &head{most: maxHookOut}, &tail{most: maxHookErr}
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -137,21 +144,44 @@ func (r *hookRun) run(ctx context.Context) ([]byte, error) {
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 	}
 	cmd.WaitDelay = hookGrace // then it is killed, and what holds its output is left
-	err := cmd.Run()
+	err = cmd.Run()
+	if f, ok := stdin.(*os.File); ok {
+		_ = f.Close()
+	}
 	if cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind
 	}
+	done := err == nil || errors.Is(err, exec.ErrWaitDelay) // it ended well, and may have left something that held its output
 	switch {
+	case done && out.over:
+		return nil, &runFailure{fmt.Sprintf("it printed more than %d bytes", maxHookOut)}
+	case done:
+		return out.data, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case limited.Err() != nil:
 		return nil, &runFailure{fmt.Sprintf("it took longer than %s and was ended", r.limit)}
-	case err == nil && out.over:
-		return nil, &runFailure{fmt.Sprintf("it printed more than %d bytes", maxHookOut)}
-	case err == nil || errors.Is(err, exec.ErrWaitDelay): // it ended well and left something that held its output
-		return out.Bytes(), nil
 	}
 	return nil, &runFailure{r.reason(err, out, errs)}
+}
+
+// pipeRoom is what a pipe takes at least before somebody reads it, in bytes.
+const pipeRoom = 4096
+
+// input is what a program reads data from. What fits into a pipe is there before
+// the program starts: it reads all of it even where the agent is killed.
+func input(data []byte) (io.Reader, error) {
+	if len(data) > pipeRoom {
+		return bytes.NewReader(data), nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	if _, err = w.Write(data); err == nil {
+		err = w.Close()
+	}
+	return r, err
 }
 
 // reason says why a run failed, in words the ledger takes.
@@ -163,11 +193,16 @@ func (r *hookRun) reason(err error, out *head, errs *tail) string {
 	} else if errors.Is(err, fs.ErrPermission) {
 		fallback = "it could not be started: permission denied"
 	}
-	line := lastLine(string(errs.data), errs.cut)
-	if line == "" && !out.over {
-		line = lastLine(out.String(), false)
+	line, secrets := lastLine(string(errs.data), errs.cut), r.secrets
+	if r.secret {
+		var printed map[string]string
+		if json.Unmarshal(out.data, &printed) == nil {
+			secrets = append(values(printed), secrets...)
+		}
+	} else if line == "" && !out.over {
+		line = lastLine(string(out.data), false)
 	}
-	if text, ok := fit(line, r.secrets); ok && text != "" {
+	if text, ok := fit(line, secrets); ok && text != "" {
 		return text
 	}
 	return fallback
@@ -182,14 +217,14 @@ func exitText(e *exec.ExitError) string {
 
 // head keeps the first bytes of what is written.
 type head struct {
-	bytes.Buffer
+	data []byte
 	most int
 	over bool
 }
 
 func (h *head) Write(p []byte) (int, error) {
-	keep := min(len(p), h.most-h.Len())
-	h.Buffer.Write(p[:keep])
+	keep := min(len(p), h.most-len(h.data))
+	h.data = append(h.data, p[:keep]...)
 	h.over = h.over || keep < len(p)
 	return len(p), nil
 }

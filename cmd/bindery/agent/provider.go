@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -219,6 +220,9 @@ func (c *credential) drop(ctx context.Context) error {
 // the same one again.
 func (c *credential) issue(ctx context.Context) error {
 	a, r := c.a, c.r
+	if r.Said {
+		return nil // the document is an old one
+	}
 	if r.Secret == nil {
 		r.Secret = newSecret(c.d)
 		r.Ref = reference(a.cfg.SecretsIn, r.Input.Binding, credentialName(c.d.Generation, c.d.Tag))
@@ -296,6 +300,9 @@ func added(out []byte) (map[string]string, error) {
 // revoke has a credential made to log in no longer, says so, and removes its
 // copies.
 func (c *credential) revoke(ctx context.Context) error {
+	if c.r.Revoke == stepSaid {
+		return nil // the document is an old one
+	}
 	if c.r.Revoke != stepDone {
 		c.attempt(actionRevoke)
 		if _, err := c.run(ctx, actionRevoke, &c.r.Revoke); err != nil {
@@ -312,7 +319,18 @@ func (c *credential) revoke(ctx context.Context) error {
 		return err
 	}
 	c.a.crash("revoked")
-	return c.drop(ctx)
+	return c.over(ctx, &c.r.Revoke, stepSaid)
+}
+
+// over removes the secret of a credential that is over. Its record stays until its
+// document is gone: nothing is done twice because an old one was read.
+func (c *credential) over(ctx context.Context, step *string, how string) error {
+	if err := c.a.unstore(ctx, c.r); err != nil {
+		return err
+	}
+	*step = how
+	c.r.Attempts, c.r.Secret, c.r.Ref, c.r.Sealed = 0, nil, "", nil
+	return c.keep()
 }
 
 // clean has removed what was made of an ask that was withdrawn, once, and removes
@@ -323,14 +341,10 @@ func (c *credential) clean(ctx context.Context) error {
 	}
 	c.attempt(actionClean)
 	if _, err := c.run(ctx, actionClean, &c.r.Clean); err != nil {
-		return err // nobody is waiting to hear of it
+		return &failedStep{err} // nobody is waiting to hear of it
 	}
 	c.a.crash("cleaned")
-	if err := c.a.unstore(ctx, c.r); err != nil {
-		return err
-	}
-	c.r.Clean, c.r.Attempts, c.r.Secret, c.r.Ref, c.r.Sealed = stepDone, 0, nil, "", nil
-	return c.keep() // until the document is gone
+	return c.over(ctx, &c.r.Clean, stepDone)
 }
 
 // follow seals a secret anew where its consumer has moved, or its agent has
@@ -367,14 +381,14 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 	if c.r.Said && a.docs.refersTo(c.r.Ref) {
 		return nil // a consumer here may not have fetched it yet
 	}
-	if !c.r.Said && c.r.Issue != "" && c.r.Clean != stepDone {
+	if !c.r.Said && c.r.Issue != "" && c.r.Clean != stepDone && c.r.Revoke != stepSaid {
 		c.attempt(actionClean)
 		if _, err := c.run(ctx, actionClean, &c.r.Clean); err != nil {
-			return err
+			return &failedStep{err}
 		}
 		c.a.crash("cleaned")
 	}
-	if c.r.Said && c.r.Revoke != stepDone {
+	if c.r.Said {
 		c.r.Sealed = nil // what is sealed stays: the provider may only have moved to another node
 	}
 	return c.drop(ctx)
@@ -405,6 +419,9 @@ func (c *credential) run(ctx context.Context, action string, step *string) ([]by
 		return nil, err
 	}
 	a.crash("begun " + action)
+	if !a.lease.held() {
+		return nil, errNoLease
+	}
 	in.Action, in.Attempt, in.Repeated = action, c.r.Attempts, repeated
 	if action == actionIssue {
 		in.Username, in.Password = c.r.Secret["username"], c.r.Secret["password"]
@@ -413,7 +430,7 @@ func (c *credential) run(ctx context.Context, action string, step *string) ([]by
 	if err != nil {
 		return nil, err
 	}
-	run := hookRun{path: file, stdin: stdin, limit: a.cfg.HookTimeout, secrets: values(c.r.Secret),
+	run := hookRun{path: file, stdin: stdin, limit: a.cfg.HookTimeout, secrets: values(c.r.Secret), secret: action == actionIssue,
 		env: append(a.actionEnv(action, c.r.Attempts), "BINDERY_PROVIDER="+in.Provider, "BINDERY_PROVISION="+in.Provision,
 			"BINDERY_ENDPOINT="+in.Endpoint, "BINDERY_ASSIGNMENT="+in.Assignment, "BINDERY_SLOT="+in.Slot,
 			"BINDERY_GENERATION="+strconv.FormatUint(in.Generation, 10))}
@@ -436,13 +453,13 @@ func (a *Agent) actionEnv(action string, attempt uint64) []string {
 // fail says why a credential could not be issued or revoked, and returns the
 // reason: it is tried again.
 func (c *credential) fail(ctx context.Context, why error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if ctx.Err() != nil || errors.Is(why, errNoLease) {
+		return cmp.Or(ctx.Err(), why)
 	}
 	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag},
 		reasonOf(why))
 	if errors.Is(err, errNotSaid) {
-		return errors.Join(why, err)
+		why = errors.Join(why, err)
 	}
-	return why
+	return &failedStep{why}
 }

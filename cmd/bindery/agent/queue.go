@@ -45,6 +45,8 @@ func newQueue(ctx context.Context, work func(context.Context, string) error) *qu
 const (
 	firstDelay = time.Second
 	maxDelay   = 5 * time.Minute
+	// waitingDelay is how long what is done, and could not be told, waits at most.
+	waitingDelay = 5 * time.Second
 )
 
 // backOff is how long to wait after so many failures in a row: it doubles, and no
@@ -112,7 +114,11 @@ func (q *queue) run(key string, i *item) {
 			return
 		}
 		i.failures++
-		q.start(key, i, q.delay(i.failures))
+		d := q.delay(i.failures)
+		if isWaiting(err) {
+			d = min(d, waitingDelay)
+		}
+		q.start(key, i, d)
 	case i.again:
 		i.failures = 0
 		q.start(key, i, settle)

@@ -62,6 +62,7 @@ type assignmentRecord struct {
 const (
 	stepBegun = "begun"
 	stepDone  = "done"
+	stepSaid  = "said" // and acknowledged
 )
 
 // credentialRecord is the provider side's own copy of a secret, and what was done.

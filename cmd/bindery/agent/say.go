@@ -15,6 +15,22 @@ var errMoot = errors.New("the ledger has gone on")
 // only the telling is tried again.
 var errNotSaid = errors.New("the ledger could not be told")
 
+// errNoLease says that nobody knows who acts for the node now.
+var errNoLease = errors.New("the lease of the node is in doubt")
+
+// failedStep is something that was tried, failed, and was told of.
+type failedStep struct{ why error }
+
+func (f *failedStep) Error() string { return f.why.Error() }
+func (f *failedStep) Unwrap() error { return f.why }
+
+// isWaiting reports whether an error says that nothing was wrong but that the
+// ledger was not reached: that is over as soon as it is.
+func isWaiting(err error) bool {
+	var f *failedStep
+	return (errors.Is(err, errNotSaid) || errors.Is(err, errNoLease)) && !errors.As(err, &f)
+}
+
 // say tells the ledger. Where that was restored the agent is stopped.
 func (a *Agent) say(ctx context.Context, c commands.Command, reason string) error {
 	err := a.cfg.Ledger.Do(ctx, c, reason)
@@ -52,6 +68,6 @@ func isMoot(code commands.Code) bool {
 // restored is why an agent stops where the ledger is another one than it has read.
 func (a *Agent) restored(r *commands.Refusal) *commands.Refusal {
 	return &commands.Refusal{Code: commands.LedgerRestored, Message: r.Message,
-		Why: r.Why + "; what this agent did may not be what the ledger says now", Fix: "bindery agent --node " + a.cfg.Node + " --resync",
+		Why: r.Why + "; what this agent did may not be what the ledger says now", Fix: "the same command with --resync",
 		Candidates: []commands.Candidate{}}
 }

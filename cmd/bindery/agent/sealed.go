@@ -193,6 +193,10 @@ func (a *Agent) unseal(ctx context.Context, r *credentialRecord) error {
 	return nil
 }
 
+// errNotArrived says that a secret is not there to be opened; the document that
+// refers to it may have come first.
+var errNotArrived = errors.New("no secret that is sealed to this node's key has arrived")
+
 // open opens what was sealed to this agent under a reference, <binding
 // id>/<generation>-<tag>.
 func (a *Agent) open(ref string) (map[string]string, error) {
@@ -204,7 +208,7 @@ func (a *Agent) open(ref string) (map[string]string, error) {
 	data := a.docs.sealed[suffix]
 	a.docs.mu.Unlock()
 	if data == nil {
-		return nil, errors.New("no sealed secret has arrived for this node")
+		return nil, errNotArrived
 	}
 	var v sealedValue
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -219,13 +223,16 @@ func (a *Agent) open(ref string) (map[string]string, error) {
 	}
 	plain, err := a.curve.Open(box, v.Sender.Curve)
 	if err != nil {
-		return nil, errors.New("the secret is not sealed to this agent's key") // it will be, when its sender sees the key
+		return nil, errNotArrived // its sender has sealed it to another key, and will see this one
 	}
 	var b boxed
 	if err := json.Unmarshal(plain, &b); err != nil || b.For != a.nodeID+"."+suffix {
 		return nil, errors.New("the sealed secret is another one's")
 	}
 	a.log.Debug("opened a sealed secret", "ref", schemeSealed+":"+ref, "node", v.Node, "nkey", v.Sender.NKey)
+	if b.Secret == nil {
+		return nil, errors.New("the sealed secret is empty")
+	}
 	return b.Secret, checkSecret(b.Secret)
 }
 

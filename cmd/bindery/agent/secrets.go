@@ -113,7 +113,7 @@ func (a *Agent) resolveBy(ctx context.Context, command string, n *need) (map[str
 		return nil, err
 	}
 	words := strings.Fields(command)
-	run := hookRun{path: words[0], args: words[1:], limit: a.cfg.HookTimeout, stdin: stdin,
+	run := hookRun{path: words[0], args: words[1:], limit: a.cfg.HookTimeout, stdin: stdin, secret: true,
 		env: append(a.env(), "BINDERY_ACTION=resolve", "BINDERY_SCHEME="+scheme)}
 	out, err := run.run(ctx)
 	if err != nil {
