@@ -104,7 +104,8 @@ func (f *fleet) end(alive ...*member) {
 		eventually(t, 20*time.Second, fmt.Sprintf("%+v has read the log to %d", m.Status(), last), func() bool { return m.Status().Applied == last })
 		f.samples.sample(t, m)
 	}
-	verify(t, f.log, acked, f.samples)
+	state := verify(t, f.log, acked, f.samples)
+	documented(t, f.connect(0), state)
 }
 
 // others are the members that are not one of those.

@@ -2,6 +2,10 @@ package instance
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +50,7 @@ func TestStoppedWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.cmd.Process.Signal(syscall.SIGCONT) })
+	eventually(t, 20*time.Second, "it stands still", func() bool { return standsStill(t, a.cmd.Process.Pid) })
 	// These wait in its sockets: nobody else hears them.
 	answers := map[string]*nats.Subscription{
 		"a write":             askRaw(t, nc, service.CommandSubject(testMesh), command(t, commands.RegisterNode{Name: "late"}, false)),
@@ -89,6 +94,26 @@ func TestStoppedWriter(t *testing.T) {
 	if !names["soon"] || !names["last"] || names["late"] || names["later"] {
 		t.Errorf("nodes: %v", names)
 	}
+}
+
+// standsStill reports whether no thread of a process runs (proc(5), state T): a
+// signal is sent before it has its effect.
+func standsStill(t *testing.T, pid int) bool {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("process %d: %v, %v", pid, files, err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return false // the thread has ended
+		}
+		if _, rest, _ := strings.Cut(string(data), ") "); !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 func askRaw(t *testing.T, nc *nats.Conn, subject string, body any) *nats.Subscription {
