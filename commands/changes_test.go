@@ -115,7 +115,7 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	for _, k := range projections.ChangeKinds() {
-		if n := kinds[k]; n == 0 && k != projections.ChangeOther && k != projections.ChangeGone && k != projections.ChangePending {
+		if n := kinds[k]; n == 0 && k != projections.ChangePresent && k != projections.ChangeOther && k != projections.ChangeGone && k != projections.ChangePending {
 			t.Errorf("nothing was ever %s", k)
 		}
 	}

@@ -87,6 +87,7 @@ const (
 	NKeyTaken           Code = "nkey_taken"
 	LastOperator        Code = "last_operator"
 	LedgerRestored      Code = "ledger_restored"
+	CommandFailed       Code = "command_failed"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
 	Internal            Code = "internal"
@@ -124,7 +125,7 @@ var exitCodes = map[Code]int{
 	NeedsServe: ExitUnreachable, StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
 	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut,
 	LedgerDamaged: ExitIntegrity, LedgerRestored: ExitIntegrity, NewerLedger: ExitFailed,
-	Interrupted: ExitInterrupted, Internal: ExitFailed,
+	Interrupted: ExitInterrupted, Internal: ExitFailed, CommandFailed: ExitFailed,
 }
 
 // Exit is the exit code of the command line for the code.

@@ -13,6 +13,7 @@ type ChangeKind string
 
 // The kinds, in the order in which those of one binding at one sequence are told.
 const (
+	ChangePresent     ChangeKind = "present"
 	ChangeBound       ChangeKind = "bound"
 	ChangePending     ChangeKind = "pending"
 	ChangeRebound     ChangeKind = "rebound"
@@ -44,6 +45,7 @@ var changeKinds = []struct {
 	kind    ChangeKind
 	meaning string
 }{
+	{ChangePresent, "no change: so it is when a subscriber begins that asks for it"},
 	{ChangeBound, "a slot that nothing served is served by `to`"},
 	{ChangePending, "a slot is there, and nothing serves it yet"},
 	{ChangeRebound, "it was decided that `to` serves the slot in place of `from`; what the consumer runs with is another matter: `switched`"},
@@ -107,34 +109,34 @@ const (
 // Change is one thing that became different for one binding. Its JSON is a
 // contract: fields are only ever added.
 type Change struct {
-	Kind   ChangeKind `json:"kind"`
-	Seq    uint64     `json:"seq"`   // the ledger's sequence as of which it is so: the last of the command that did it
-	Time   time.Time  `json:"time"`  // of the command; through the buckets, when the document was written
-	Chain  string     `json:"chain"` // the ledger's chain value at seq
-	Mesh   string     `json:"mesh"`
-	MeshID events.ID  `json:"mesh_id"`
+	Kind   ChangeKind `json:"kind"`    // what became different
+	Seq    uint64     `json:"seq"`     // the ledger's sequence as of which it is so: the last of the command that did it
+	Time   time.Time  `json:"time"`    // of the command; through the buckets, when the document was written
+	Chain  string     `json:"chain"`   // the ledger's chain value at seq
+	Mesh   string     `json:"mesh"`    // the mesh's name
+	MeshID events.ID  `json:"mesh_id"` // its id
 
-	Binding      events.ID `json:"binding"`
-	Assignment   string    `json:"assignment"` // names are those after the change
-	AssignmentID events.ID `json:"assignment_id"`
-	Slot         string    `json:"slot"`
-	Node         string    `json:"node"` // the consumer's
-	NodeID       events.ID `json:"node_id"`
+	Binding      events.ID `json:"binding"`       // id of the binding
+	Assignment   string    `json:"assignment"`    // the consumer; names are those after the change
+	AssignmentID events.ID `json:"assignment_id"` // its id
+	Slot         string    `json:"slot"`          // the slot's name
+	Node         string    `json:"node"`          // the consumer's
+	NodeID       events.ID `json:"node_id"`       // its id
 
-	Provider   string     `json:"provider,omitempty"` // whom it is about: of a credential, where it logs in; else what is decided
-	ProviderID *events.ID `json:"provider_id,omitempty"`
-	Embedded   bool       `json:"embedded,omitempty"` // that is the slot's own instance
-	Generation uint64     `json:"generation,omitempty"`
+	Provider   string     `json:"provider,omitempty"`    // whom it is about: of a credential, where it logs in; else what is decided
+	ProviderID *events.ID `json:"provider_id,omitempty"` // its id
+	Embedded   bool       `json:"embedded,omitempty"`    // that is the slot's own instance
+	Generation uint64     `json:"generation,omitempty"`  // of the credential it is about
 
-	Of             string `json:"of,omitempty"`
-	From           string `json:"from,omitempty"`
-	To             string `json:"to,omitempty"`
-	FromGeneration uint64 `json:"from_generation,omitempty"`
+	Of             string `json:"of,omitempty"`              // of a new name, whose: assignment, provider or node
+	From           string `json:"from,omitempty"`            // what it was; see the kinds
+	To             string `json:"to,omitempty"`              // what it is
+	FromGeneration uint64 `json:"from_generation,omitempty"` // of the credential before
 
-	Cause   string     `json:"cause,omitempty"` // the type of the event that did it: "provider.relocated"
-	Actor   string     `json:"actor,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
-	Command *events.ID `json:"command,omitempty"`
+	Cause   string     `json:"cause,omitempty"`   // the type of the event that did it: "provider.relocated"
+	Actor   string     `json:"actor,omitempty"`   // who
+	Reason  string     `json:"reason,omitempty"`  // why, where it was given
+	Command *events.ID `json:"command,omitempty"` // id of the command
 
 	Document *BindingDocument `json:"document,omitempty"` // as it is after the change; absent where there is none
 }

@@ -302,3 +302,9 @@ func ChangedSince(d *BindingDocument, o *Occasion) Change {
 	c := comparison{after: d, o: o}
 	return *c.decided(ChangeOther)
 }
+
+// Present tells of a document that is there, as a change is told.
+func Present(d *BindingDocument) Change {
+	c := comparison{after: d, o: &Occasion{Stamp: d.Stamp}}
+	return *c.decided(ChangePresent)
+}

@@ -13,6 +13,8 @@ func (c *Change) Text() string {
 			return c.To
 		}
 		return c.From + " → " + c.To + c.rule()
+	case ChangePresent:
+		return c.present()
 	case ChangePending:
 		return "nothing serves it"
 	case ChangeReleased:
@@ -56,6 +58,19 @@ func (c *Change) with(more string) string {
 		text += fmt.Sprintf(", gen %d", c.Generation)
 	}
 	return text + more
+}
+
+// present is what is decided, and what is run with where that is another thing.
+func (c *Change) present() string {
+	text := orNone(c.server())
+	if d := c.Document; d != nil && d.Use != (UseView{}) {
+		use := d.Use.site().called()
+		if d.Use.Generation != 0 {
+			use += fmt.Sprintf(", gen %d", d.Use.Generation)
+		}
+		text += "; runs with " + use
+	}
+	return text
 }
 
 func (c *Change) switched() string {

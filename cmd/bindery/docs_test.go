@@ -216,6 +216,9 @@ var jsonPage = []struct {
 	{"StatusView", "`status`. Nothing to attend to is an empty list.", projections.StatusView{}},
 	{"Explanation", "`explain`; with `--module` the items of a List.", commands.Explanation{}},
 	{"LogItem", "The items of `log`.", service.LogItem{}},
+	{"Change", "The lines of `watch`; what `watch --exec` gives a command. The kinds are in [watching.md](watching.md#kinds).", projections.Change{}},
+	{"BindingDocument", "The `document` of a Change, and the values of the bucket of bindings: a Stamp, and a BindingView.", projections.BindingDocument{}},
+	{"caughtUp", "The mark of `watch` for machines.", caughtUp{}},
 	{"Result", "Every write.", commands.Result{}},
 	{"rotationStarted", "`rotation start`: a Result, and one field more.", rotationStarted{}},
 	{"Refusal", "An error, on standard error. The codes are in [codes.md](codes.md).", commands.Refusal{}},
@@ -413,6 +416,11 @@ var fieldMeaning = map[string]string{
 	"BindingChange.to":           "the same",
 	"BindingChange.rule":         "the rule that decided it",
 	"Object.detail":              "in words",
+	"Stamp.mesh":                 "the mesh's name",
+	"Stamp.mesh_id":              "its id",
+	"BindingDocument.module":     "name of the consumer's module",
+	"caughtUp.mesh":              "the mesh's name",
+	"caughtUp.mesh_id":           "its id",
 	"Refusal.code":               "stable; for machines",
 	"Refusal.why":                "why not",
 	"Refusal.candidates":         "what could have been meant or chosen, or what stands in the way",
@@ -758,6 +766,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.StillPending:        "At the end of `--timeout`, what was waited for is not so yet.",
 	commands.Usage:               "The command line is wrong.",
 	commands.Interrupted:         "The run was interrupted. With an id in the fix, the command may have been carried out.",
+	commands.CommandFailed:       "The command that was to be run for a change (`watch --exec`) ended with an error. What it was given is not handled: the same watch with `--cursor` gives it again.",
 	commands.Internal:            "The program is at fault.",
 }
 
@@ -1182,4 +1191,15 @@ func parses(args []string) error {
 		return err
 	}
 	return cmd.ValidateArgs(left)
+}
+
+// --- docs/watching.md ---
+
+func TestDocsKinds(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| kind | |\n| --- | --- |\n")
+	for _, k := range projections.ChangeKinds() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", k, cell(k.Meaning()))
+	}
+	generatedPart(t, "watching.md", "kinds", b.String())
 }

@@ -176,7 +176,7 @@ func run(ts *testscript.TestScript, want int, args []string) {
 func absolute(ts *testscript.TestScript, args []string) []string {
 	out := append([]string(nil), args...)
 	for i := 1; i < len(out); i++ {
-		if f := out[i-1]; (f == "-f" || f == "--file" || f == "--store") && out[i] != "-" {
+		if f := out[i-1]; (f == "-f" || f == "--file" || f == "--store" || f == "--cursor") && out[i] != "-" {
 			out[i] = ts.MkAbs(out[i])
 		}
 	}

@@ -206,7 +206,11 @@ func (s *stream) begin() error {
 	}
 	docs := s.fold.Documents()
 	for i := range docs {
-		if err := s.yield(Item{Document: &docs[i], Seq: st.Seq}); err != nil {
+		item := Item{Document: &docs[i], Seq: st.Seq}
+		if i == len(docs)-1 {
+			item.Cursor = s.cursor()
+		}
+		if err := s.yield(item); err != nil {
 			return err
 		}
 	}
