@@ -109,12 +109,12 @@ const (
 // Change is one thing that became different for one binding. Its JSON is a
 // contract: fields are only ever added.
 type Change struct {
-	Kind   ChangeKind `json:"kind"`    // what became different
-	Seq    uint64     `json:"seq"`     // the ledger's sequence as of which it is so: the last of the command that did it
-	Time   time.Time  `json:"time"`    // of the command; through the buckets, when the document was written
-	Chain  string     `json:"chain"`   // the ledger's chain value at seq
-	Mesh   string     `json:"mesh"`    // the mesh's name
-	MeshID events.ID  `json:"mesh_id"` // its id
+	Kind   ChangeKind `json:"kind"`                    // what became different
+	Seq    uint64     `json:"seq"`                     // the ledger's sequence as of which it is so: the last of the command that did it
+	Time   time.Time  `json:"time,omitempty,omitzero"` // of the command; through the buckets, when the document was written; absent of what is present
+	Chain  string     `json:"chain"`                   // the ledger's chain value at seq
+	Mesh   string     `json:"mesh"`                    // the mesh's name
+	MeshID events.ID  `json:"mesh_id"`                 // its id
 
 	Binding      events.ID `json:"binding"`       // id of the binding
 	Assignment   string    `json:"assignment"`    // the consumer; names are those after the change

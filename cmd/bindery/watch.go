@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -323,6 +324,7 @@ func (w *watchRun) resume() string {
 	}
 	args = args[:max(at, 0)]
 	if w.file == nil && !w.byDocuments() && w.last.Seq > 0 {
+		args = slices.DeleteFunc(args, func(a string) bool { return a == "--initial" }) // it was told
 		args = append(without(args, "--from"), "--from", fmt.Sprintf("seq:%d", w.last.Seq+1))
 	}
 	return "bindery " + quoteAll(append(args, rest...))

@@ -36,6 +36,7 @@ type world struct {
 	log    *ledger.Log
 	h      *handler.Handler
 	users  []ledger.User // nil: the server lets in whoever comes
+	synced bool          // with fsync, as ever; else without: what is tested is not the disk
 	keeper *keeping      // nil where no documents are kept
 }
 
@@ -64,9 +65,8 @@ func (w *world) must(err error) {
 func (w *world) start() {
 	w.t.Helper()
 	var err error
-	// Without fsync: what is tested is not whether the disk keeps it.
 	w.srv, err = ledger.StartEmbedded(context.Background(), ledger.EmbeddedConfig{Dir: w.dir, Listen: true, Host: "127.0.0.1", Port: w.port, Users: w.users,
-		Adjust: func(o *server.Options) { o.SyncAlways = false }})
+		Adjust: func(o *server.Options) { o.SyncAlways = w.synced }})
 	w.must(err)
 	w.nc, err = w.srv.Connect()
 	w.must(err)
