@@ -11,6 +11,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -444,13 +445,18 @@ func (a *Agent) saw(meshID events.ID, at uint64, chain string) error {
 }
 
 // keepPlace writes the cursor before something is done because of what it tells.
+// After a crash of the machine it may be an older one, which is as true.
 func (a *Agent) keepPlace() error {
 	a.curs.Lock()
 	defer a.curs.Unlock()
 	if a.place == a.kept {
 		return nil
 	}
-	if err := a.tree.writeRecord(placeFile, &a.place); err != nil {
+	data, err := json.Marshal(a.place)
+	if err != nil {
+		return err
+	}
+	if err := a.tree.replace(placeFile, data, false); err != nil {
 		return err
 	}
 	a.kept = a.place

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -81,17 +82,14 @@ func (a *Agent) consume(ctx context.Context, id string) error {
 		}
 	}
 	c := &consumption{a: a, id: id, home: path.Join(dirBindings, id), r: r, needs: needs, faults: map[*need]error{}}
-	before, err := json.Marshal(r)
-	if err != nil {
+	if c.kept, err = json.Marshal(r); err != nil {
 		return err
 	}
 	if err := c.place(ctx); err != nil {
 		return c.fail(ctx, err)
 	}
-	if after, err := json.Marshal(r); err != nil || string(after) != string(before) {
-		if err := a.tree.writeAssignment(id, r); err != nil {
-			return err
-		}
+	if err := c.keep(); err != nil {
+		return err
 	}
 	a.crash("files")
 	if err := c.hook(ctx); err != nil {
@@ -107,8 +105,22 @@ type consumption struct {
 	id     string
 	home   string
 	r      *assignmentRecord
+	kept   []byte // as it was written last
 	needs  []*need
 	faults map[*need]error // why the files of a slot could not be made
+}
+
+// keep writes the record, where it is another one than is there.
+func (c *consumption) keep() error {
+	data, err := json.Marshal(c.r)
+	if err != nil || bytes.Equal(data, c.kept) {
+		return err
+	}
+	if err := c.a.tree.replace(assignmentFile(c.id), data, false); err != nil {
+		return err
+	}
+	c.kept = data
+	return nil
 }
 
 // place makes the files. What fails for one slot holds up no other.
@@ -235,7 +247,7 @@ func (c *consumption) hook(ctx context.Context) error {
 	}
 	c.r.Begun = set
 	c.r.Attempts++
-	if again := c.a.tree.writeAssignment(c.id, c.r); again != nil {
+	if again := c.keep(); again != nil {
 		return again
 	}
 	if err != nil {
@@ -316,7 +328,7 @@ func (c *consumption) took(changed []string) error {
 		}
 	}
 	c.r.Begun, c.r.Attempts = "", 0
-	if err := c.a.tree.writeAssignment(c.id, c.r); err != nil {
+	if err := c.keep(); err != nil {
 		return err
 	}
 	return c.clear()
@@ -383,7 +395,7 @@ func (c *consumption) keepSaid() error {
 	}
 	maps.DeleteFunc(c.r.Said, func(b string, _ uint64) bool { return !there[b] })
 	maps.DeleteFunc(c.r.Tries, func(b string, _ tries) bool { return !there[b] })
-	return c.a.tree.writeAssignment(c.id, c.r)
+	return c.keep()
 }
 
 // fail says why the consumer could not take up what it shall, of each binding that

@@ -49,8 +49,10 @@ func TestMain(m *testing.M) {
 // the agents' trees and the toy service.
 type world struct {
 	t     testing.TB
+	dir   string // of the store
 	srv   *ledger.Embedded
 	h     *handler.Handler
+	down  func() // stops serving
 	mesh  events.ID
 	home  string // HOME of the hooks
 	hooks string
@@ -73,13 +75,8 @@ func newID() events.ID {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, home: t.TempDir(), hooks: filepath.Join(t.TempDir(), "hooks"), seeds: map[string]string{}}
-	var err error
-	w.srv, err = ledger.StartEmbedded(t.Context(), ledger.EmbeddedConfig{Dir: t.TempDir(), Listen: true, Host: "127.0.0.1", Port: -1,
-		Adjust: func(o *server.Options) { o.SyncAlways = false }}) // nothing but agents is killed here
-	w.must(err)
-	t.Cleanup(w.srv.Close)
-	w.serve(func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error) {
+	w := &world{t: t, dir: t.TempDir(), home: t.TempDir(), hooks: filepath.Join(t.TempDir(), "hooks"), seeds: map[string]string{}}
+	w.up(func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error) {
 		return ledger.Create(ctx, nc, testMesh, ledger.CreateOptions{})
 	})
 	w.do(commands.RegisterNode{Name: "alpha"}, commands.RegisterNode{Name: "beta"},
@@ -110,22 +107,31 @@ func (w *world) hook(side, text string) {
 	w.must(os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "default"))) // one that runs is not written
 }
 
-// serve answers for a ledger and keeps its documents.
-func (w *world) serve(open func(context.Context, *nats.Conn) (*ledger.Log, error)) {
+// up serves a ledger over TCP and keeps its documents, until down.
+func (w *world) up(open func(context.Context, *nats.Conn) (*ledger.Log, error)) {
 	w.t.Helper()
-	connect := func() *nats.Conn {
-		nc, err := w.srv.Connect()
-		w.must(err)
-		w.t.Cleanup(nc.Close)
-		return nc
-	}
-	nc := connect()
+	var closes []func()
+	later := func(f func()) { closes = append(closes, f) }
+	w.down = sync.OnceFunc(func() {
+		for _, f := range slices.Backward(closes) {
+			f()
+		}
+	})
+	w.t.Cleanup(w.down)
+	var err error
+	w.srv, err = ledger.StartEmbedded(w.t.Context(), ledger.EmbeddedConfig{Dir: w.dir, Listen: true, Host: "127.0.0.1", Port: -1,
+		Adjust: func(o *server.Options) { o.SyncAlways = false }}) // nothing but agents is killed here
+	w.must(err)
+	later(w.srv.Close)
+	nc, err := w.srv.Connect()
+	w.must(err)
+	later(nc.Close)
 	log, err := open(w.t.Context(), nc)
 	w.must(err)
 	keeper := readmodel.New(readmodel.Config{Log: log, Logger: slog.New(slog.DiscardHandler)})
 	w.h, err = handler.Open(w.t.Context(), handler.Config{Log: log, Observe: keeper.Note})
 	w.must(err)
-	w.t.Cleanup(w.h.Close)
+	later(w.h.Close)
 	fresh := false
 	w.h.View(func(s *projections.State) { fresh = s.Seq == 0 })
 	if fresh {
@@ -134,10 +140,10 @@ func (w *world) serve(open func(context.Context, *nats.Conn) (*ledger.Log, error
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = keeper.Run(ctx, nc, w.h) })
-	w.t.Cleanup(func() { stop(); done.Wait() })
+	later(func() { stop(); done.Wait() })
 	s, err := service.Serve(service.Config{Conn: nc, Mesh: testMesh, Handler: w.h, Log: log, Version: "0.0.0"})
 	w.must(err)
-	w.t.Cleanup(func() { w.must(s.Stop()) })
+	later(func() { _ = s.Stop() })
 }
 
 func (w *world) must(err error) {
@@ -266,6 +272,7 @@ func childAgent(text string) {
 			select {}
 		}
 	}
+	a.cfg.Ready = func() { fmt.Println("ready") }
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
