@@ -416,6 +416,8 @@ var fieldMeaning = map[string]string{
 	"BindingChange.to":           "the same",
 	"BindingChange.rule":         "the rule that decided it",
 	"Object.detail":              "in words",
+	"Change.seq":                 "the ledger's sequence as of which it is so: that of the last event of the command that did it",
+	"caughtUp.seq":               "the sequence up to which it has caught up",
 	"Stamp.mesh":                 "the mesh's name",
 	"Stamp.mesh_id":              "its id",
 	"BindingDocument.module":     "name of the consumer's module",
