@@ -87,6 +87,8 @@ const (
 	NKeyTaken           Code = "nkey_taken"
 	LastOperator        Code = "last_operator"
 	LedgerRestored      Code = "ledger_restored"
+	CheckpointInvalid   Code = "checkpoint_invalid"
+	BackupInvalid       Code = "backup_invalid"
 	CommandFailed       Code = "command_failed"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
@@ -124,7 +126,7 @@ var exitCodes = map[Code]int{
 
 	NeedsServe: ExitUnreachable, StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
 	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut,
-	LedgerDamaged: ExitIntegrity, LedgerRestored: ExitIntegrity, NewerLedger: ExitFailed,
+	LedgerDamaged: ExitIntegrity, LedgerRestored: ExitIntegrity, CheckpointInvalid: ExitIntegrity, BackupInvalid: ExitIntegrity, NewerLedger: ExitFailed,
 	Interrupted: ExitInterrupted, Internal: ExitFailed, CommandFailed: ExitFailed,
 }
 

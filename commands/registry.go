@@ -65,6 +65,7 @@ func init() {
 	register[AbortRotation]()
 	register[GrantAccess]()
 	register[RevokeAccess]()
+	register[SealMesh]()
 
 	registerQuery[ListNodes]()
 	registerQuery[ShowNode]()

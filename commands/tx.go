@@ -102,7 +102,7 @@ func withoutSecret(args any, refusal error) error {
 func (t *Tx) run(c Command) (*Decision, error) {
 	if t.Mesh.Sealed {
 		return nil, refuse(LedgerSealed, "the ledger of mesh "+t.Mesh.Name+" is sealed",
-			"it has moved to "+t.Mesh.Successor, "")
+			sealedWhy(t.Mesh.Successor), "bindery log")
 	}
 	if err := t.checkReason(t.Reason); err != nil {
 		return nil, err
@@ -117,6 +117,14 @@ func (t *Tx) run(c Command) (*Decision, error) {
 		return nil, err
 	}
 	return t.finish()
+}
+
+// sealedWhy says where a ledger has gone.
+func sealedWhy(successor string) string {
+	if successor == "" {
+		return "nothing may follow; where it lives now was not said"
+	}
+	return "it has moved to " + successor
 }
 
 // checkReason refuses a reason that no event could carry.

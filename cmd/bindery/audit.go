@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"bindery/commands"
+	"bindery/events"
+	"bindery/ledger"
+)
+
+func (c *cli) audits() *cobra.Command {
+	return c.group("audit", "  bindery audit verify --checkpoint home.checkpoint --verifier 'home+9ab9c4c0+AbCd...'", "Prove the record, and end it",
+		&auditVerify{}, &auditCheckpoint{}, &auditKeygen{}, &auditSeal{})
+}
+
+// What proves or copies the record reads the stream itself, and opens a store
+// without the writer's state: a ledger that does not fold, or that a newer
+// program wrote, is read, too.
+
+// openRecord opens a ledger to be read as it lies in its stream: its session has a
+// connection and a log, and a client only where another process serves it.
+func (c *cli) openRecord(ctx context.Context) (*session, error) {
+	if n, ok, err := c.remote(); ok || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		s, err := c.openRemote(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		return c.recordServed(ctx, s)
+	}
+	dir, err := c.storeDir()
+	if err != nil {
+		return nil, err
+	}
+	if !isStore(dir) {
+		return nil, missing(dir, "there is no store")
+	}
+	s, err := c.throughServe(dir)
+	if errors.Is(err, errNotServed) {
+		s, err := c.openRecordAlone(ctx, dir)
+		var r *commands.Refusal
+		if !errors.As(err, &r) || r.Code != commands.StoreLocked {
+			return s, err
+		}
+		served, none := c.throughServe(dir) // it was just starting
+		if none != nil {
+			return nil, err
+		}
+		return c.recordServed(ctx, served)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.recordServed(ctx, s)
+}
+
+// recordServed opens the log of a session with another process.
+func (c *cli) recordServed(ctx context.Context, s *session) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+	defer cancel()
+	err := s.mayReadStream(ctx)
+	if err == nil {
+		s.log, err = ledger.Open(ctx, s.conn, s.mesh)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// mayReadStream refuses who may not read the stream: the server itself would not
+// answer him. Where no writer says who asks, the server decides.
+func (s *session) mayReadStream(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	data, err := s.client.Ask(ctx, commands.WhoAmI{})
+	var r *commands.Refusal
+	if errors.As(err, &r) && r.Code == commands.NotPermitted {
+		return err
+	}
+	var me commands.WhoAmIView
+	if err != nil || json.Unmarshal(data, &me) != nil || me.Role != events.RoleAgent {
+		return nil
+	}
+	return refusal(commands.NotPermitted, me.Name+" may not read the ledger's stream", "it is granted as an agent, which reads what concerns its node; an operator or an auditor may",
+		"bindery access list")
+}
+
+// openRecordAlone opens the log of a store that nobody serves.
+func (c *cli) openRecordAlone(ctx context.Context, dir string) (*session, error) {
+	s := &session{}
+	err := s.record(ctx, c, dir)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *session) record(ctx context.Context, c *cli, dir string) error {
+	lock, err := ledger.AcquireLock(ctx, dir, ledger.LockConfig{Command: cmp.Or(c.path, "bindery")})
+	if err != nil {
+		return storeError(dir, err)
+	}
+	s.later(lock.Unlock)
+	if s.server, err = ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir}); err != nil {
+		return storeError(dir, err)
+	}
+	s.later(func() error { s.server.Close(); return nil })
+	if s.conn, err = s.server.Connect(); err != nil {
+		return err
+	}
+	s.later(func() error { s.conn.Close(); return nil })
+	if s.log, err = openLog(dir, c.globals.mesh)(ctx, s.conn); err != nil {
+		return unread(dir, err, s.server.Complaints())
+	}
+	s.mesh = s.log.Mesh()
+	return nil
+}
+
+// withRecord runs f on a ledger that is open to be read, and closes it again.
+func (c *cli) withRecord(ctx context.Context, f func(s *session) error) error {
+	s, err := c.openRecord(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(s)
+	if closed := s.close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// readCheckpoint reads a checkpoint's file; one that none of the verifiers has
+// signed is refused.
+func readCheckpoint(path string, verifiers []string) (ledger.Checkpoint, []string, error) {
+	if len(verifiers) == 0 {
+		return ledger.Checkpoint{}, nil, usage("nobody is named who may have signed the checkpoint", "without --verifier anybody could have written it; bindery audit keygen has printed the key",
+			fixWith+"--verifier KEY")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ledger.Checkpoint{}, nil, usage("the checkpoint cannot be read", err.Error(), "ls -l "+quote(path))
+	}
+	cp, by, err := ledger.OpenCheckpoint(data, verifiers)
+	if errors.Is(err, ledger.ErrBadKey) {
+		return cp, nil, badVerifier(err)
+	}
+	if err != nil {
+		return cp, nil, unsigned(path, err)
+	}
+	return cp, by, nil
+}
+
+// unsigned refuses a checkpoint that proves nothing.
+func unsigned(what string, err error) error {
+	return refusal(commands.CheckpointInvalid, what+" proves nothing", err.Error(), "head "+quote(what))
+}
+
+func badVerifier(err error) error {
+	return usage("--verifier is no key", err.Error(), "bindery audit keygen FILE")
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"bindery/commands"
+	"bindery/commands/service"
+	"bindery/events"
+	"bindery/ledger"
+	"bindery/projections"
+)
+
+type auditVerify struct {
+	checkpoint string
+	verifiers  []string
+}
+
+func (*auditVerify) help() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify",
+		Example: `  bindery audit verify
+  bindery audit verify --checkpoint home.checkpoint --verifier 'home+9ab9c4c0+AbCd...'`,
+		Short: "Prove that the log is what was appended to it",
+		Long: `Reads the whole log, computes every chain value anew, decodes every event, and holds the borders of the
+commands and the state against it. What was edited, taken out, put in or reordered is found, and its first
+sequence is said (exit code 9). Events that were cut off at the end, and a log that was written anew as a
+whole, are found against a checkpoint that was signed earlier and kept elsewhere. It writes nothing, and
+may be stopped and begun again.`,
+	}
+}
+
+func (v *auditVerify) flags(f *flags) {
+	f.StringVar(&v.checkpoint, "checkpoint", "", "`file` of a signed checkpoint that the log must hold")
+	f.StringArrayVar(&v.verifiers, "verifier", nil, "verifier `key` of who may have signed the checkpoint; may be repeated")
+}
+
+// auditView is what a verification found.
+type auditView struct {
+	Mesh       string          `json:"mesh"`
+	MeshID     events.ID       `json:"mesh_id"`
+	Seq        uint64          `json:"seq"`   // of the last event that is sound
+	Chain      string          `json:"chain"` // at seq
+	Events     uint64          `json:"events"`
+	Commands   uint64          `json:"commands"`
+	Foreign    uint64          `json:"foreign"` // messages in the stream that are no part of the ledger
+	Checkpoint *checkpointView `json:"checkpoint,omitempty"`
+	OK         bool            `json:"ok"`
+	Damage     *damageView     `json:"damage,omitempty"` // what is wrong, where ok is false
+}
+
+// checkpointView is a checkpoint that the log was held against.
+type checkpointView struct {
+	Seq   uint64   `json:"seq"`
+	Chain string   `json:"chain"`
+	By    []string `json:"by"` // names of the keys that signed it
+}
+
+// damageView is the first thing that is wrong with a log.
+type damageView struct {
+	Seq uint64 `json:"seq"`
+	Why string `json:"why"`
+}
+
+func (v *auditVerify) run(ctx context.Context, c *cli, _ []string) error {
+	var view auditView
+	var known []ledger.Position
+	if v.checkpoint != "" {
+		cp, by, err := readCheckpoint(v.checkpoint, v.verifiers)
+		if err != nil {
+			return err
+		}
+		view.Checkpoint = &checkpointView{Seq: cp.Seq, Chain: cp.Chain.String(), By: by}
+		view.Mesh, view.MeshID = cp.MeshName, cp.Mesh
+		known = append(known, cp.Position())
+	}
+	err := c.withRecord(ctx, func(s *session) error {
+		view.Mesh = s.mesh
+		return v.walk(ctx, c, s, known, &view)
+	})
+	var r *commands.Refusal
+	if known != nil && errors.As(err, &r) && r.Code == commands.LedgerMissing {
+		// A ledger that is proved to have been there is not missing but lost.
+		err = &ledger.DamageError{Seq: 1, Why: fmt.Sprintf("there is no log, and it had reached %d: %s", known[0].Seq, r.Why)}
+	}
+	return c.verdict(view, err)
+}
+
+// walk verifies the log of an open session.
+func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledger.Position, view *auditView) error {
+	last, err := s.log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, "verifying")
+	view.Seq, view.Chain, view.MeshID = done.Last.Seq, done.Last.Chain.String(), done.Last.Mesh
+	view.Events, view.Commands, view.Foreign = done.Events, done.Commands, done.Foreign
+	return stoppedReading(ctx, err, done.Last.Seq, "bindery audit verify")
+}
+
+// verified verifies a log and folds it, with a bar.
+func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, what string) (ledger.Verified, error) {
+	b := &bar{ui: c.ui, what: what, total: int(v.To - v.From.Seq)}
+	b.start()
+	defer b.stop()
+	state := projections.New()
+	v.Each = func(evs []events.Event) error {
+		if err := state.ApplyCommand(evs); err != nil {
+			var fold *projections.FoldError
+			if errors.As(err, &fold) {
+				return &ledger.DamageError{Seq: fold.Seq, Why: "an event does not fit those before it", Err: err}
+			}
+			return err
+		}
+		b.at(int(state.Seq), "nothing wrong so far")
+		return nil
+	}
+	return log.Verify(ctx, v)
+}
+
+// stoppedReading is err, or after Ctrl-C how to begin again.
+func stoppedReading(ctx context.Context, err error, seq uint64, again string) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", seq), "nothing was changed", again)
+}
+
+// verdict prints what was found, and returns the error that says what is wrong.
+func (c *cli) verdict(view auditView, err error) error {
+	var damage *ledger.DamageError
+	var other *ledger.OtherMeshError
+	var config *ledger.ConfigError
+	switch {
+	case errors.As(err, &other):
+		return refusal(commands.WrongMesh, "the checkpoint is of another mesh", err.Error(), "bindery status")
+	case errors.As(err, &damage):
+		view.Damage = &damageView{Seq: damage.Seq, Why: whyDamaged(damage)}
+	case errors.As(err, &config):
+		return service.AsRefusal(err)
+	case err != nil:
+		return err
+	}
+	view.OK = err == nil
+	if err == nil || c.ui.machine() {
+		if err := c.printVerdict(view); err != nil {
+			return err
+		}
+	}
+	if damage == nil {
+		return err
+	}
+	return refusal(commands.LedgerDamaged, fmt.Sprintf("the log of mesh %s is damaged: sequence %d is the first that is wrong", view.Mesh, damage.Seq),
+		fmt.Sprintf("%s; up to sequence %d it is sound", view.Damage.Why, view.Seq), "bindery restore FILE --store DIR")
+}
+
+// whyDamaged is what is wrong, without the sequence.
+func whyDamaged(e *ledger.DamageError) string {
+	if e.Err != nil {
+		return e.Why + ": " + e.Err.Error()
+	}
+	return e.Why
+}
+
+func (c *cli) printVerdict(view auditView) error {
+	data, err := marshal(view)
+	if err != nil {
+		return err
+	}
+	return c.ui.print(answer{json: data, items: []json.RawMessage{data}, names: []string{view.Mesh}, human: func(p *paper) {
+		p.line(fmt.Sprintf("the log of mesh %s is %s up to sequence %d", view.Mesh, p.state("sound"), view.Seq))
+		fields := []string{"mesh id", view.MeshID.String(), "chain", view.Chain, "events", fmt.Sprint(view.Events), "commands", fmt.Sprint(view.Commands)}
+		if view.Foreign > 0 {
+			fields = append(fields, "foreign", plural(int(view.Foreign), "message", "messages")+" that bindery did not write, skipped")
+		}
+		if cp := view.Checkpoint; cp != nil {
+			fields = append(fields, "checkpoint", fmt.Sprintf("holds at sequence %d, signed by %s", cp.Seq, names(cp.By)))
+		}
+		p.fields(fields...)
+	}})
+}
