@@ -70,7 +70,7 @@ func (h *handHook) run(t testing.TB, action string, generation int, change map[s
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, providerHook)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.home, "LANG=C.UTF-8", "BINDERY_ACTION=" + action, "BINDERY_PROVIDER=pg-alpha",
+	cmd.Env = []string{postgresPath(), "HOME=" + h.home, "LANG=C.UTF-8", "BINDERY_ACTION=" + action, "BINDERY_PROVIDER=pg-alpha",
 		"BINDERY_ENDPOINT=" + h.server.endpoint()}
 	cmd.Stdin = bytes.NewReader(data)
 	var out, errs bytes.Buffer

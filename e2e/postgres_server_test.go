@@ -33,6 +33,10 @@ var postgresBin = sync.OnceValue(func() string {
 	return ""
 })
 
+// postgresPath is the PATH of what calls psql: the program itself, not Debian's wrapper,
+// which takes longer than a hook.
+func postgresPath() string { return "PATH=" + postgresBin() + ":" + os.Getenv("PATH") }
+
 // majorOf is the version in Debian's path of a program.
 func majorOf(path string) int {
 	n, _ := strconv.Atoi(strings.Split(path, "/")[4])

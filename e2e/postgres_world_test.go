@@ -160,7 +160,7 @@ func (w *world) administer(t testing.TB, node, provider string) {
 // command is the program as the node's user runs it.
 func (n *worldNode) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.home, "LANG=C.UTF-8"}
+	cmd.Env = []string{postgresPath(), "HOME=" + n.home, "LANG=C.UTF-8"}
 	cmd.Dir = n.home
 	if n.uid >= 0 {
 		cmd.SysProcAttr = asUser(n.uid, n.uid)
