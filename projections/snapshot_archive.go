@@ -123,6 +123,10 @@ func (x *archive) take(n int) []byte {
 
 // uvarint takes a number.
 func (x *archive) uvarint() uint64 {
+	if x.at < len(x.buf) && x.buf[x.at] < 0x80 { // most are small
+		x.at++
+		return uint64(x.buf[x.at-1])
+	}
 	if len(x.buf)-x.at < binary.MaxVarintLen64 {
 		x.more(binary.MaxVarintLen64)
 	}
@@ -150,16 +154,20 @@ func (x *archive) id(p *events.ID) { x.raw(p[:]) }
 
 // num is a number that is not negative.
 func num[T ~int | ~uint8 | ~uint32 | ~uint64](x *archive, p *T) {
-	if x.saving {
-		x.buf = binary.AppendUvarint(x.buf, uint64(*p))
-		if len(x.buf) >= archiveBuffer {
-			x.flush()
+	if !x.saving {
+		v := x.uvarint()
+		if *p = T(v); uint64(*p) != v || *p < 0 {
+			x.fail("a number is too large")
 		}
 		return
 	}
-	v := x.uvarint()
-	if *p = T(v); uint64(*p) != v || *p < 0 {
-		x.fail("a number is too large")
+	if len(x.buf) >= archiveBuffer {
+		x.flush()
+	}
+	if v := uint64(*p); v < 0x80 {
+		x.buf = append(x.buf, byte(v))
+	} else {
+		x.buf = binary.AppendUvarint(x.buf, v)
 	}
 }
 
@@ -171,13 +179,15 @@ func (x *archive) signed(p *int64) {
 }
 
 func (x *archive) flag(p *bool) {
-	var v uint8
-	if *p {
-		v = 1
-	}
-	num(x, &v)
-	if *p = v == 1; v > 1 {
-		x.fail("a flag is neither set nor not")
+	if !x.saving {
+		v := x.uvarint()
+		if *p = v == 1; v > 1 {
+			x.fail("a flag is neither set nor not")
+		}
+	} else if *p {
+		x.buf = append(x.buf, 1)
+	} else {
+		x.buf = append(x.buf, 0)
 	}
 }
 
