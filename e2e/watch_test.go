@@ -118,7 +118,8 @@ func TestWatchKilled(t *testing.T) {
 			t.Fatalf("it does not come to an end: %d lines", len(lines()))
 		}
 		cmd := c.following(t, args...)
-		time.Sleep(time.Duration(250+37*(runs%10)) * time.Millisecond)
+		// Longer each time: a command of the ledger is handled whole, or comes again.
+		time.Sleep(time.Duration(200+60*runs) * time.Millisecond)
 		_ = cmd.cmd.Process.Kill()
 		_ = cmd.cmd.Wait()
 	}

@@ -130,7 +130,7 @@ func words(t *testing.T, line string) []string {
 
 // A write has the flags of every write, and a read has none of them.
 func TestWritesHaveTheirFlags(t *testing.T) {
-	reads := map[string]bool{"list": true, "show": true, "status": true, "holders": true, "wait": true, "explain": true, "log": true, "version": true, "serve": true, "doctor": true, "keygen": true, "verify": true, "checkpoint": true, "backup": true, "restore": true, "permissions": true, "completion": true, "help": true}
+	reads := map[string]bool{"list": true, "show": true, "status": true, "holders": true, "wait": true, "explain": true, "log": true, "watch": true, "agent": true, "version": true, "serve": true, "doctor": true, "keygen": true, "verify": true, "checkpoint": true, "backup": true, "restore": true, "permissions": true, "completion": true, "help": true}
 	walk(newTree(t), func(cmd *cobra.Command) {
 		if cmd.HasSubCommands() {
 			return
