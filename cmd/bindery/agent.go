@@ -218,6 +218,13 @@ func (t *told) Do(ctx context.Context, cmd commands.Command, reason string) erro
 	return err
 }
 
+// Ask implements agent.Ledger.
+func (t *told) Ask(ctx context.Context, q commands.Query, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return askInto(ctx, &session{client: t.client}, q, v)
+}
+
 // CheckCursor implements agent.Ledger.
 func (t *told) CheckCursor(ctx context.Context, at service.Cursor) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)

@@ -40,6 +40,8 @@ type Ledger interface {
 	// with Unreachable or OutcomeUnknown, that nobody knows whether it was run: it is
 	// run again later, and has one effect.
 	Do(ctx context.Context, c commands.Command, reason string) error
+	// Ask puts a query and decodes its answer into v.
+	Ask(ctx context.Context, q commands.Query, v any) error
 	// CheckCursor refuses with LedgerRestored where the ledger is not the one that
 	// was read.
 	CheckCursor(ctx context.Context, at service.Cursor) error

@@ -96,7 +96,11 @@ func (a *Agent) consume(ctx context.Context, id string) error {
 		return c.fail(ctx, err)
 	}
 	a.crash("hook")
-	return c.acknowledge(ctx)
+	err = c.acknowledge(ctx)
+	if c.behind {
+		err = errors.Join(err, errIncomplete)
+	}
+	return err
 }
 
 // consumption is one turn of work for an assignment.
@@ -108,6 +112,7 @@ type consumption struct {
 	kept   []byte // as it was written last
 	needs  []*need
 	faults map[*need]error // why the files of a slot could not be made
+	behind bool            // the documents do not tell of all
 }
 
 // keep writes the record, where it is another one than is there.
@@ -139,8 +144,12 @@ func (c *consumption) place(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	stay, err := c.missing(ctx)
+	if err != nil {
+		return err
+	}
 	for slot, s := range c.r.Slots {
-		if wanted[slot] {
+		if wanted[slot] || stay[slot] {
 			continue
 		}
 		if err := t.remove(path.Join(c.home, slot)); err != nil {
@@ -159,6 +168,31 @@ func (c *consumption) place(ctx context.Context) error {
 	}
 	c.r.Name, c.r.Module = name, c.needs[0].module
 	return nil
+}
+
+// missing are the slots that no document tells of and that the ledger has: they
+// stay as they are, until one does. It asks only where something would go.
+func (c *consumption) missing(ctx context.Context) (map[string]bool, error) {
+	told := map[string]bool{}
+	for _, n := range c.needs {
+		told[n.slot] = true
+	}
+	gone := len(c.needs) == 0
+	for slot := range c.r.Slots {
+		gone = gone || !told[slot]
+	}
+	if !gone {
+		return nil, nil
+	}
+	there, err := c.a.slotsOf(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	for slot := range told {
+		delete(there, slot)
+	}
+	c.behind = len(there) > 0
+	return there, nil
 }
 
 // placeSlot makes the files of one slot, where they are not what they must be.
@@ -337,7 +371,7 @@ func (c *consumption) took(changed []string) error {
 // clear removes what nothing leads to; all of it where nothing is left.
 func (c *consumption) clear() error {
 	t := c.a.tree
-	if len(c.r.Slots) > 0 {
+	if len(c.r.Slots) > 0 || c.behind {
 		return t.sweep(c.home)
 	}
 	if c.r.Name != "" {
@@ -401,7 +435,7 @@ func (c *consumption) keepSaid() error {
 // fail says why the consumer could not take up what it shall, of each binding that
 // is concerned, and returns the reason: it is tried again.
 func (c *consumption) fail(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, errNoLease) {
+	if ctx.Err() != nil || isWaiting(err) {
 		return cmp.Or(ctx.Err(), err)
 	}
 	changed := c.r.changed()

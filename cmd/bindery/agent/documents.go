@@ -260,6 +260,17 @@ func (d *documents) holdersOf(group string) []*projections.HolderDocument {
 	return out
 }
 
+// hasAnother reports whether a generation is told of that was asked for by another
+// event than the one of a record: the ledger has lost that.
+func (d *documents) hasAnother(group string, in *hookInput) bool {
+	for _, h := range d.holdersOf(group) {
+		if h.Generation == in.Generation && h.Tag != in.Tag {
+			return true
+		}
+	}
+	return false
+}
+
 // groupsFor lists the groups with a holder on a node; of all nodes where that is "".
 func (d *documents) groupsFor(consumerNode string) []string {
 	d.mu.Lock()

@@ -52,7 +52,8 @@ type world struct {
 	dir   string // of the store
 	srv   *ledger.Embedded
 	h     *handler.Handler
-	down  func() // stops serving
+	down  func()        // stops serving
+	late  time.Duration // so much later than that the documents are kept
 	mesh  events.ID
 	home  string // HOME of the hooks
 	hooks string
@@ -139,7 +140,11 @@ func (w *world) up(open func(context.Context, *nats.Conn) (*ledger.Log, error)) 
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { _ = keeper.Run(ctx, nc, w.h) })
+	done.Go(func() {
+		if sleep(ctx, w.late) {
+			_ = keeper.Run(ctx, nc, w.h)
+		}
+	})
 	later(func() { stop(); done.Wait() })
 	s, err := service.Serve(service.Config{Conn: nc, Mesh: testMesh, Handler: w.h, Log: log, Version: "0.0.0"})
 	w.must(err)
@@ -246,6 +251,16 @@ func (a *asks) Do(ctx context.Context, c commands.Command, reason string) error 
 	defer cancel()
 	_, err := a.client.Do(ctx, commands.Request{Command: c, ID: newID(), Actor: "agent", Reason: reason})
 	return err
+}
+
+func (a *asks) Ask(ctx context.Context, q commands.Query, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	data, err := a.client.Ask(ctx, q)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
 }
 
 func (a *asks) CheckCursor(ctx context.Context, at service.Cursor) error {

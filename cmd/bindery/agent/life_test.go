@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"bindery/commands"
 	"bindery/commands/manifest"
+	"bindery/commands/readmodel"
 	"bindery/ledger"
 	"bindery/projections"
 )
@@ -304,5 +306,58 @@ func TestLeftHookIsEnded(t *testing.T) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err == nil && !strings.Contains(string(stat), ") Z ") { // nobody may have waited for it
 		t.Errorf("the first hook still runs: %s", stat)
+	}
+}
+
+// A bucket that is empty after a restart of its server, until it is kept again,
+// takes nothing from anybody.
+func TestDocumentsAreMissing(t *testing.T) {
+	w := newWorld(t)
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha"}, commands.CreateAssignment{Module: "wiki", Node: "alpha", Name: "shop"},
+		commands.CreateAssignment{Module: "wiki", Node: "alpha", Name: "over"})
+	s := w.spec("alpha")
+	stop := w.start(w.agent(s))
+	w.eventually("all run", func() error { return w.exact("alpha") })
+	w.must(os.WriteFile(filepath.Join(w.home, "broken"), nil, 0o600))
+	w.do(commands.RequestCredential{Slot: "shop/db"})
+	w.eventually("an ask is begun", func() error { return w.failing("the toy is broken") })
+	w.must(stop())
+	w.do(commands.EndAssignment{Assignment: "over"})
+
+	nc, err := w.srv.Connect()
+	w.must(err)
+	js, err := jetstream.New(nc)
+	w.must(err)
+	for _, b := range []string{readmodel.Bindings(testMesh), readmodel.Holders(testMesh)} {
+		w.must(js.DeleteStream(t.Context(), "KV_"+b))
+	}
+	nc.Close()
+	w.down()
+	w.late = 3 * time.Second
+	w.again()
+	nc, err = w.srv.Connect()
+	w.must(err)
+	defer nc.Close()
+	for _, b := range []string{readmodel.Bindings(testMesh), readmodel.Holders(testMesh)} {
+		_, err := ledger.OpenBucket(t.Context(), nc, ledger.BucketConfig{Name: b})
+		w.must(err)
+	}
+	runs := len(w.runs())
+	w.start(w.agent(w.spec("alpha"))) // its server has another port
+	w.eventually("who is over is removed", func() error {
+		return sameNames(filepath.Join(s.Root, "bindings", "by-name"), []string{"shop", "wiki"})
+	})
+	time.Sleep(time.Second) // in which nothing must happen
+	if n := len(w.runs()); n != runs {
+		t.Errorf("hooks of the provider ran: %+v", w.runs()[runs:])
+	}
+	w.must(os.Remove(filepath.Join(w.home, "broken")))
+	w.eventually("all is as it must be", func() error { return w.exact("alpha") })
+	data, err := os.ReadFile(filepath.Join(w.home, "consumed"))
+	if err != nil || strings.Count(string(data), `"action":"remove"`) != 1 {
+		t.Errorf("%s %v", data, err)
+	}
+	if w.ran(actionClean) == nil {
+		t.Error("something was cleaned")
 	}
 }

@@ -381,6 +381,9 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 	if c.r.Said && a.docs.refersTo(c.r.Ref) {
 		return nil // a consumer here may not have fetched it yet
 	}
+	if there, err := a.stands(ctx, &c.r.Input); err != nil || there && !a.docs.hasAnother(group, &c.r.Input) {
+		return cmp.Or(err, errIncomplete)
+	}
 	if !c.r.Said && c.r.Issue != "" && c.r.Clean != stepDone && c.r.Revoke != stepSaid {
 		c.attempt(actionClean)
 		if _, err := c.run(ctx, actionClean, &c.r.Clean); err != nil {
@@ -453,7 +456,7 @@ func (a *Agent) actionEnv(action string, attempt uint64) []string {
 // fail says why a credential could not be issued or revoked, and returns the
 // reason: it is tried again.
 func (c *credential) fail(ctx context.Context, why error) error {
-	if ctx.Err() != nil || errors.Is(why, errNoLease) {
+	if ctx.Err() != nil || isWaiting(why) {
 		return cmp.Or(ctx.Err(), why)
 	}
 	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag},

@@ -28,7 +28,7 @@ func (f *failedStep) Unwrap() error { return f.why }
 // ledger was not reached: that is over as soon as it is.
 func isWaiting(err error) bool {
 	var f *failedStep
-	return (errors.Is(err, errNotSaid) || errors.Is(err, errNoLease)) && !errors.As(err, &f)
+	return (errors.Is(err, errNotSaid) || errors.Is(err, errNoLease) || errors.Is(err, errIncomplete)) && !errors.As(err, &f)
 }
 
 // say tells the ledger. Where that was restored the agent is stopped.

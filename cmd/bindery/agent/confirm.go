@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"bindery/commands"
+	"bindery/projections"
+)
+
+// What is not in a bucket may be gone, or not be there yet: after a restart of its
+// server a bucket can be empty for a while. Before anything is removed because a
+// document is missing, the ledger itself is asked.
+
+// errIncomplete says that the documents are behind the ledger.
+var errIncomplete = errors.New("the documents do not tell of all that the ledger has")
+
+// isNone reports whether an error says that a thing is not there, or not any more a
+// thing of this node.
+func isNone(err error) bool {
+	var r *commands.Refusal
+	if !errors.As(err, &r) {
+		return false
+	}
+	switch r.Code {
+	case commands.NotPermitted, commands.AssignmentNotFound, commands.ProviderNotFound:
+		return true
+	}
+	return false
+}
+
+// nodeName is what the agent's node is called now. It can be asked while the agent
+// is granted its node: so a refusal about something else is about that.
+func (a *Agent) nodeName(ctx context.Context) (string, error) {
+	var node projections.NodeView
+	if err := a.cfg.Ledger.Ask(ctx, commands.ShowNode{Node: a.nodeID}, &node); err != nil {
+		return "", fmt.Errorf("%w: %w", errNotSaid, err)
+	}
+	return node.Name, nil
+}
+
+// slotsOf asks which slots of an assignment are served on this node; none where it
+// is over or elsewhere.
+func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error) {
+	name, err := a.nodeName(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var v projections.AssignmentView
+	err = a.cfg.Ledger.Ask(ctx, commands.ShowAssignment{Assignment: id}, &v)
+	switch {
+	case isNone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errNotSaid, err)
+	case v.State == "ended" || v.Node != name:
+		return nil, nil
+	}
+	out := map[string]bool{}
+	for _, b := range v.Bindings {
+		if !b.Released && (b.Use.Provider != "" || b.Use.Embedded) {
+			out[b.Slot] = true
+		}
+	}
+	return out, nil
+}
+
+// stands asks whether the ledger still has an ask or a holder that there was a
+// record made for, and this node's agent is the one to see to it.
+func (a *Agent) stands(ctx context.Context, in *hookInput) (bool, error) {
+	name, err := a.nodeName(ctx)
+	if err != nil {
+		return false, err
+	}
+	where, q := "", commands.ListCredentials{Provider: in.ProviderID}
+	if in.Embedded {
+		var v projections.AssignmentView
+		err = a.cfg.Ledger.Ask(ctx, commands.ShowAssignment{Assignment: in.AssignmentID}, &v)
+		where, q = v.Node, commands.ListCredentials{Assignment: in.AssignmentID}
+	} else {
+		var v commands.ProviderShow
+		err = a.cfg.Ledger.Ask(ctx, commands.ShowProvider{Provider: in.ProviderID}, &v)
+		where = v.Node
+	}
+	var list projections.List[projections.CredentialView]
+	if err == nil && where == name {
+		err = a.cfg.Ledger.Ask(ctx, q, &list)
+	}
+	switch {
+	case isNone(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", errNotSaid, err)
+	}
+	for _, c := range list.Items {
+		if c.Binding.String() == in.Binding && c.Generation == in.Generation {
+			return true, nil
+		}
+	}
+	return false, nil
+}
