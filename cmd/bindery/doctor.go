@@ -154,7 +154,7 @@ func noStore(dir string) doctorCheck {
 
 // examineLedger opens the store, or asks who serves it.
 func (c *cli) examineLedger(ctx context.Context, dir string, d *diagnosis) (lock doctorCheck, found []doctorCheck) {
-	s, err := c.openStore(ctx, dir, opening{find: openLog(dir, c.globals.mesh)})
+	s, err := c.openStore(ctx, dir, opening{find: openLog(dir, c.globals.mesh), whole: true})
 	if err != nil {
 		return unopened(dir, err)
 	}

@@ -18,24 +18,26 @@ import (
 	"bindery/commands/handler"
 	"bindery/commands/readmodel"
 	"bindery/commands/service"
+	"bindery/commands/snapshot"
 	"bindery/ledger"
 )
 
 // session is an open store: its lock, its server, and the request path on it.
 // What was opened is closed in the reverse order.
 type session struct {
-	client   *service.Client
-	conn     *nats.Conn // the client's
-	mesh     string
-	url      string // where it listens, if it does
-	isServed bool   // by another process
-	several  bool   // who serve it
-	turned   func() map[string]uint64
-	handler  *handler.Handler // nil where another process serves
-	keeper   *readmodel.Keeper
-	log      *ledger.Log
-	server   *ledger.Embedded
-	closes   []func() error
+	client    *service.Client
+	conn      *nats.Conn // the client's
+	mesh      string
+	url       string // where it listens, if it does
+	isServed  bool   // by another process
+	several   bool   // who serve it
+	turned    func() map[string]uint64
+	handler   *handler.Handler // nil where another process serves
+	keeper    *readmodel.Keeper
+	log       *ledger.Log
+	server    *ledger.Embedded
+	snapshots *snapshot.Store // nil: none are kept
+	closes    []func() error
 }
 
 // opening says how a process of its own opens a store.
@@ -47,6 +49,7 @@ type opening struct {
 	meter     handler.Meter         // nil: nothing is measured
 	find      logOpener
 	door      service.Door
+	whole     bool // the log is read from its beginning: no snapshot is used
 }
 
 // open opens the store that is there, and never makes one.
@@ -188,6 +191,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		s.keeper = readmodel.New(readmodel.Config{Log: s.log, Memory: true, Logger: by.logger})
 		cfg.Observe = s.keeper.Note
 	}
+	cfg.State = s.resume(ctx, c, by)
 	h, err := handler.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -196,6 +200,9 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 	synced := srv.Synced()
 	s.later(func() error { h.Close(); return nil })
 	if s.keeper != nil {
+		if err := s.keepSnapshots(srv); err != nil {
+			return err
+		}
 		if err := s.keepDocuments(srv); err != nil {
 			return err
 		}

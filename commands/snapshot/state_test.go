@@ -71,7 +71,8 @@ func TestOpenLeavesSnapshots(t *testing.T) {
 		}
 		return state
 	}
-	state, all := open(), w.prefixes()
+	open()
+	all := w.prefixes()
 	want := append(borders(all), w.last())
 	if diff := cmp.Diff(slices.Compact(want), s.seqs(t)); diff != "" {
 		t.Fatalf("snapshots (-want +got):\n%s", diff)
@@ -92,7 +93,7 @@ func TestOpenLeavesSnapshots(t *testing.T) {
 	// before is not kept any longer.
 	newest := w.last()
 	w.grow(2)
-	state = open()
+	state := open()
 	if got := s.Last(); got != newest {
 		t.Errorf("after %d events a snapshot at %d was written", state.Seq-newest, got)
 	}
