@@ -87,6 +87,7 @@ const (
 	NKeyTaken           Code = "nkey_taken"
 	LastOperator        Code = "last_operator"
 	LedgerRestored      Code = "ledger_restored"
+	AsOfWrite           Code = "asof_write"
 	CheckpointInvalid   Code = "checkpoint_invalid"
 	BackupInvalid       Code = "backup_invalid"
 	CommandFailed       Code = "command_failed"
@@ -114,7 +115,7 @@ const (
 var exitCodes = map[Code]int{
 	NameInvalid: ExitUsage, NameReserved: ExitUsage, EndpointInvalid: ExitUsage, VersionInvalid: ExitUsage,
 	FeatureInvalid: ExitUsage, SecretInLedger: ExitUsage, ManifestInvalid: ExitUsage, Usage: ExitUsage,
-	TooLarge: ExitUsage, NKeyInvalid: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, ManifestUnreadable: ExitUsage,
+	AsOfWrite: ExitUsage, TooLarge: ExitUsage, NKeyInvalid: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, ManifestUnreadable: ExitUsage,
 
 	NodeNotFound: ExitNotFound, ProvisionNotFound: ExitNotFound, ProviderNotFound: ExitNotFound,
 	ModuleNotFound: ExitNotFound, AssignmentNotFound: ExitNotFound, BindingNotFound: ExitNotFound,

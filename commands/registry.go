@@ -89,6 +89,7 @@ func init() {
 	registerQuery[PreviewRotation]()
 	registerQuery[ListAccess]()
 	registerQuery[WhoAmI]()
+	registerQuery[ResolveTrace]()
 }
 
 // Verbs lists the verbs, sorted.

@@ -246,5 +246,8 @@ func quoted(subjects []string) string {
 	for i, s := range subjects {
 		out[i] = fmt.Sprintf("%q", s)
 	}
-	return strings.Join(out, ", ")
+	if len(out) == 1 {
+		return out[0]
+	}
+	return "\n      " + strings.Join(out, "\n      ") + "\n    "
 }

@@ -777,6 +777,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.LastOperator:        "Nobody else could grant anything any more.",
 	commands.CheckpointInvalid:   "A checkpoint cannot be read, or none of the given keys has signed it.",
 	commands.BackupInvalid:       "A backup is truncated, was changed, or is no backup.",
+	commands.AsOfWrite:           "Nothing is written into the past.",
 	commands.LedgerRestored:      "What was read is not in the ledger any more: it was restored to an earlier state, or is another one.",
 	commands.AlreadyIssued:       "The generation is issued already, with its secret elsewhere.",
 	commands.GenerationUnknown:   "The generation was never asked of that slot.",

@@ -15,9 +15,10 @@ import (
 )
 
 type logList struct {
-	from   string
-	limit  int
-	follow bool
+	from, until                  string
+	actor, kind, command, entity string
+	limit                        int
+	follow                       bool
 }
 
 func (*logList) help() *cobra.Command {
@@ -26,11 +27,17 @@ func (*logList) help() *cobra.Command {
 		Example: `  bindery log
   bindery log --from 2h
   bindery log --from seq:120 --limit 20 -o jsonl
+  bindery log --from 2026-11-01 --until 2026-11-30 --actor ann --type provider
+  bindery log --entity provider/pg-alpha
   bindery log --follow`,
 		Short: "List the events",
 		Long: `Lists what happened, in order. --from is an instant in RFC 3339, a date (2026-11-30, in UTC), a time
 ago (2h, 3d), seq:N, or an event's id. --follow goes on with what happens from now on, or from --from,
-a line an event, until it is stopped: others must be able to write, so that it needs a bindery serve.`,
+a line an event, until it is stopped: others must be able to write, so that it needs a bindery serve.
+
+--entity takes NOUN/NAME (provider/pg-alpha) or an id, and lists what stands under it, whatever it was
+called; history tells what made something what it is. --type takes a noun (provider) or a type
+(provider.relocated).`,
 	}
 }
 
@@ -38,8 +45,18 @@ func (v *logList) flags(f *flags) {
 	f.args()
 	f.StringVar(&v.from, "from", "", "begin at `T`")
 	f.IntVar(&v.limit, "limit", 0, "at most `N` events; 0: all")
+	f.StringVar(&v.until, "until", "", "end at `T`")
+	f.StringVar(&v.actor, "actor", "", "only what `NAME` did")
+	f.StringVar(&v.kind, "type", "", "only events of a `TYPE`: provider, or provider.relocated")
+	f.StringVar(&v.command, "command", "", "only what the command with this `ULID` did")
+	f.StringVar(&v.entity, "entity", "", "only events that stand under `NOUN/NAME`, or an id")
+	for _, name := range []string{"until", "actor", "command", "entity"} {
+		f.values(name)
+	}
+	f.values("type", eventNouns()...)
 	f.BoolVar(&v.follow, "follow", false, "go on with the events to come")
 	f.cmd.MarkFlagsMutuallyExclusive("follow", "limit")
+	f.cmd.MarkFlagsMutuallyExclusive("follow", "until")
 	f.values("from")
 	f.values("limit")
 }
@@ -60,12 +77,22 @@ func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if v.follow {
-		return c.with(ctx, func(s *session) error { return v.followed(ctx, c, s, q) })
+	if err := v.checkFilter(); err != nil {
+		return err
 	}
 	var all logAnswer
-	err = c.with(ctx, func(s *session) error { return v.read(ctx, c, s, q, &all) })
-	if err != nil {
+	err = c.with(ctx, func(s *session) error {
+		narrow, err := v.filter(ctx, c, s)
+		if err != nil {
+			return err
+		}
+		q := narrow(q)
+		if v.follow {
+			return v.followed(ctx, c, s, q)
+		}
+		return v.read(ctx, c, s, q, narrow, &all)
+	})
+	if err != nil || v.follow {
 		return err
 	}
 	data, err := marshal(all)
@@ -91,25 +118,29 @@ func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
 }
 
 // read reads page after page until the end, or the limit.
-func (v *logList) read(ctx context.Context, c *cli, s *session, q service.LogQuery, all *logAnswer) error {
+func (v *logList) read(ctx context.Context, c *cli, s *session, q service.LogQuery, narrow narrowing, all *logAnswer) error {
 	all.Items = []service.LogItem{}
 	left := v.limit
 	if left == 0 {
 		left = math.MaxInt
 	}
 	for {
-		q.Limit = min(left, service.MaxLogPage)
+		q.Limit = service.MaxLogPage
+		if !v.filtered() {
+			q.Limit = min(left, q.Limit)
+		}
 		page, err := v.page(ctx, c, s, q)
 		if err != nil {
 			return err
 		}
 		all.Mesh, all.Seq = page.Mesh, page.Seq
-		all.Items = append(all.Items, page.Items...)
-		left -= len(page.Items)
+		items := page.Items[:min(left, len(page.Items))]
+		all.Items = append(all.Items, items...)
+		left -= len(items)
 		if page.Next == 0 || left <= 0 {
 			break
 		}
-		q = service.LogQuery{First: page.Next}
+		q = narrow(service.LogQuery{First: page.Next})
 	}
 	return v.head(ctx, c, s, all)
 }

@@ -26,7 +26,7 @@ func (v *logList) followed(ctx context.Context, c *cli, s *session, q service.Lo
 	}
 	defer p.close()
 	for {
-		err := p.now.client.Follow(ctx, first, func(page service.LogPage) error {
+		err := p.now.client.FollowOnly(ctx, first, q, func(page service.LogPage) error {
 			for _, i := range page.Items {
 				if err := v.line(c, i); err != nil {
 					return err
@@ -51,7 +51,7 @@ func (v *logList) followed(ctx context.Context, c *cli, s *session, q service.Lo
 // firstToFollow is the sequence to begin at: where --from says, else what comes
 // next.
 func (v *logList) firstToFollow(ctx context.Context, c *cli, s *session, q service.LogQuery) (uint64, error) {
-	q.Limit = 1
+	q = service.LogQuery{First: q.First, Time: q.Time, Event: q.Event, Limit: 1}
 	page, err := v.page(ctx, c, s, q)
 	switch {
 	case err != nil:

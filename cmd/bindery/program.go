@@ -100,6 +100,9 @@ func (c *cli) command(v verb) *cobra.Command {
 		if c.ui, err = c.newUI(); err != nil {
 			return err
 		}
+		if err := c.checkAsOf(cmd); err != nil {
+			return err
+		}
 		if err := v.run(cmd.Context(), c, args); err != nil {
 			return failed{err}
 		}
@@ -150,7 +153,7 @@ that are never changed. Nothing is bound anew unless a command says so.`,
 			root.AddCommand(cmd)
 		}
 	}
-	add("mesh", c.command(&meshInit{}), c.command(&apply{}), c.command(&status{}), c.command(&explain{}), c.command(&logList{}), c.command(&watch{}))
+	add("mesh", c.command(&meshInit{}), c.command(&apply{}), c.command(&status{}), c.command(&explain{}), c.command(&history{}), c.command(&logList{}), c.command(&watch{}))
 	add("noun", c.nodes(), c.provisions(), c.providers(), c.modules(), c.assignments(), c.bindings(), c.overrides(), c.credentials(), c.rotations(), c.access(), c.audits())
 	add("tool", c.command(&serve{}), c.command(&nodeAgent{}), c.command(&doctor{}), c.command(&version{}), c.command(&completion{}))
 	c.globals.bind(root.PersistentFlags())

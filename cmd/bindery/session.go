@@ -208,7 +208,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		}
 	}
 	answering := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
-		Door: by.door, Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
+		Door: by.door, Past: service.Replay(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
 	svc, err := service.Serve(answering)
 	if err != nil {
 		return err
@@ -282,6 +282,9 @@ func (c *cli) ask(ctx context.Context, q commands.Query) (json.RawMessage, error
 // askOf puts one query to a session: to the writer, or with --at-least to any
 // instance that has come that far. Who serves a store alone is the writer.
 func (c *cli) askOf(ctx context.Context, s *session, q commands.Query) (json.RawMessage, error) {
+	if c.globals.asOf != "" {
+		return c.askPast(ctx, s, q)
+	}
 	if c.globals.atLeast == 0 {
 		return s.client.Ask(ctx, q)
 	}

@@ -13,31 +13,45 @@ import (
 	"bindery/projections"
 )
 
-type status struct{ check, strict bool }
+type status struct {
+	check, strict bool
+	diff          string
+}
 
 func (*status) help() *cobra.Command {
 	return &cobra.Command{
 		Use: "status",
 		Example: `  bindery status
-  bindery status --check && deploy`,
+  bindery status --check && deploy
+  bindery status --diff 2026-11-01..2026-11-30`,
 		Short: "Show what there is and what wants attention",
 		Long: `Shows how much there is, and everything that is not as somebody asked for: drift, unsatisfied,
 stranded, cut-off and pending slots, what is left on retired nodes, rotations that are overdue or stuck.
 With --check the exit code is 3 if there is any. With --strict that takes consumers that are outdated or
 switching, too, and an optional slot that is pending. What is only to be known (a credential that is asked
-for, something that fails and is tried again) comes last and counts with neither.`,
+for, something that fails and is tried again) comes last and counts with neither.
+
+With --diff it shows what is different for each binding at two moments: only what lasted, not what came
+and went between.`,
 	}
 }
 
 func (v *status) flags(f *flags) {
 	f.args()
 	f.BoolVar(&v.check, "check", false, "exit with 3 if something wants attention")
+	f.StringVar(&v.diff, "diff", "", "show what is different at two moments, `T1..T2`; T1.. is up to now")
+	f.values("diff")
 	f.BoolVar(&v.strict, "strict", false, "--check, and outdated, switching and optional slots count, too")
+	f.cmd.MarkFlagsMutuallyExclusive("diff", "check")
+	f.cmd.MarkFlagsMutuallyExclusive("diff", "strict")
 }
 
 type statusView = projections.StatusView
 
 func (v *status) run(ctx context.Context, c *cli, _ []string) error {
+	if v.diff != "" {
+		return c.printDiff(ctx, v.diff)
+	}
 	data, err := c.ask(ctx, commands.Status{})
 	if err != nil {
 		return err

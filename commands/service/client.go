@@ -336,6 +336,25 @@ func (c *Client) AskFollower(ctx context.Context, q commands.Query, atLeast uint
 	return c.query(ctx, q.Name(), q, silent, true, atLeast)
 }
 
+// AskAsOf puts a query as of a moment. The answer says which in "as_of".
+func (c *Client) AskAsOf(ctx context.Context, q commands.Query, at AsOf) (json.RawMessage, error) {
+	return c.queryAt(ctx, q.Name(), q, silent, c.followers, 0, &at)
+}
+
+// Moment asks where a moment is.
+func (c *Client) Moment(ctx context.Context, at AsOf) (m Moment, err error) {
+	data, err := c.queryAt(ctx, MomentQueryName, struct{}{}, silent, c.followers, 0, &at)
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(data, &m)
+}
+
+// Diff asks what is different for each binding at two moments.
+func (c *Client) Diff(ctx context.Context, q DiffQuery) (json.RawMessage, error) {
+	return c.ask(ctx, DiffQueryName, q)
+}
+
 // Log reads one page of the log.
 func (c *Client) Log(ctx context.Context, q LogQuery) (LogPage, error) {
 	var page LogPage
@@ -350,9 +369,15 @@ func (c *Client) Log(ctx context.Context, q LogQuery) (LogPage, error) {
 // events come, until that or ctx ends it. An interval without events gives an
 // empty page.
 func (c *Client) Follow(ctx context.Context, first uint64, each func(LogPage) error) error {
+	return c.FollowOnly(ctx, first, LogQuery{}, each)
+}
+
+// FollowOnly is Follow for what q narrows the events to.
+func (c *Client) FollowOnly(ctx context.Context, first uint64, q LogQuery, each func(LogPage) error) error {
 	for first = max(first, 1); ; {
 		turn, cancel := context.WithTimeout(ctx, followWait+followSlack)
-		page, err := c.Log(turn, LogQuery{First: first, Wait: int(followWait / time.Millisecond)})
+		page, err := c.Log(turn, LogQuery{First: first, Wait: int(followWait / time.Millisecond),
+			Entity: q.Entity, Actor: q.Actor, Command: q.Command, Type: q.Type})
 		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -391,11 +416,15 @@ func (c *Client) ask(ctx context.Context, name string, args any) (json.RawMessag
 }
 
 func (c *Client) query(ctx context.Context, name string, args any, silence time.Duration, follower bool, atLeast uint64) (json.RawMessage, error) {
+	return c.queryAt(ctx, name, args, silence, follower, atLeast, nil)
+}
+
+func (c *Client) queryAt(ctx context.Context, name string, args any, silence time.Duration, follower bool, atLeast uint64, asOf *AsOf) (json.RawMessage, error) {
 	a, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
-	subject, m := QuerySubject(c.mesh), QueryMessage{Query: name, Args: a}
+	subject, m := QuerySubject(c.mesh), QueryMessage{Query: name, Args: a, AsOf: asOf}
 	if follower {
 		subject, m.AtLeast = ReadSubject(c.mesh), max(atLeast, c.Seen())
 		if end, ok := ctx.Deadline(); ok {

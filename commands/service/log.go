@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"bindery/commands"
@@ -17,6 +18,10 @@ import (
 func (s *Service) log(q LogQuery) (LogPage, error) {
 	page := LogPage{Items: []LogItem{}}
 	s.state.View(func(st *projections.State) { page.Mesh, page.Seq = st.Mesh.Name, st.Seq })
+	end := page.Seq
+	if q.Until > 0 {
+		end = min(end, q.Until)
+	}
 	first, err := s.firstOf(q, page.Seq)
 	if err != nil {
 		return page, err
@@ -24,7 +29,7 @@ func (s *Service) log(q LogQuery) (LogPage, error) {
 	if q.Limit <= 0 || q.Limit > MaxLogPage {
 		q.Limit = MaxLogPage
 	}
-	last := min(page.Seq, first+uint64(q.Limit)-1)
+	last := min(end, first+uint64(q.Limit)-1)
 	if first > last {
 		return page, nil
 	}
@@ -34,13 +39,23 @@ func (s *Service) log(q LogQuery) (LogPage, error) {
 	}
 	s.state.View(func(st *projections.State) {
 		for i := range evs {
-			page.Items = append(page.Items, item(st, &evs[i].Event, evs[i].data))
+			if q.wants(&evs[i].Event) {
+				page.Items = append(page.Items, item(st, &evs[i].Event, evs[i].data))
+			}
 		}
 	})
-	if last < page.Seq {
+	if last < end {
 		page.Next = last + 1
 	}
 	return page, nil
+}
+
+// wants reports whether an event is one of those asked for.
+func (q *LogQuery) wants(e *events.Event) bool {
+	short := e.Type.Short()
+	return (q.Entity == "" || e.Entity.String() == q.Entity) && (q.Actor == "" || e.Actor == q.Actor) &&
+		(q.Command == "" || e.Command.String() == q.Command) &&
+		(q.Type == "" || short == q.Type || strings.HasPrefix(short, q.Type+"."))
 }
 
 type read struct {

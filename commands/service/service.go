@@ -41,6 +41,8 @@ type Config struct {
 	// request. Empty: that of the services API.
 	Queue string
 	Door  Door // who may ask
+	// Past gives states of the past; nil: that cannot be asked.
+	Past Past
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
 	Inspect func(ctx context.Context) (Inspection, error)
 }
@@ -55,6 +57,7 @@ const parallelWaits = 1024
 type Service struct {
 	cfg     Config
 	state   State // what queries are answered from
+	past    pasts
 	doorman *doorman
 	micro   micro.Service
 	ctx     context.Context
@@ -96,6 +99,7 @@ func start(cfg Config, state State, endpoints func(s *Service, add func(name, su
 	}
 	s := &Service{cfg: cfg, state: state, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits),
 		asked: make(chan struct{}, parallelWaits)}
+	s.past.make = cfg.Past
 	s.doorman = newDoorman(cfg.Door, cfg.Mesh, cfg.Clock)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.ctx)
@@ -229,6 +233,10 @@ func (s *Service) query(req micro.Request) {
 			v, err := s.cfg.Inspect(s.ctx)
 			return v, 0, err
 		})
+		return
+	}
+	if m.AsOf != nil || m.Query == DiffQueryName {
+		s.queryPast(req, key, m)
 		return
 	}
 	if m.Query == CursorQueryName {

@@ -55,6 +55,8 @@ type QueryMessage struct {
 	// AtLeast is a sequence that the answer must know of: one that follows the log
 	// waits until it has read that far, but no longer than Within.
 	AtLeast uint64 `json:"at_least,omitempty"`
+	// AsOf asks for the answer as of a moment; nil: now.
+	AsOf *AsOf `json:"as_of,omitempty"`
 	// Within is how long the caller waits, in milliseconds; 0: MaxReadWait.
 	Within int `json:"within,omitempty"`
 }
@@ -73,6 +75,14 @@ type LogQuery struct {
 	Time string `json:"time,omitempty"`
 	// Event, an event's id, asks from that event on.
 	Event string `json:"event,omitempty"`
+	// Until is the last sequence that is wanted; 0: the ledger's last.
+	Until uint64 `json:"until,omitempty"`
+	// What is given of these narrows what comes; a page may then hold less than Limit
+	// events, and there may be more all the same (Next).
+	Entity  string `json:"entity,omitempty"`  // the id that the events stand under
+	Actor   string `json:"actor,omitempty"`   // who
+	Command string `json:"command,omitempty"` // the id of the command
+	Type    string `json:"type,omitempty"`    // of the events: provider, or provider.relocated
 	// Wait, in milliseconds, asks to answer only when there are events from First
 	// on, or that time is over; at most MaxLogWait.
 	Wait int `json:"wait,omitempty"`
