@@ -66,7 +66,8 @@ func Create(ctx context.Context, nc *nats.Conn, mesh string, opts CreateOptions)
 }
 
 // Open opens the ledger of mesh, or with an empty name the only one there is,
-// and never creates one: a *MissingError lists those there. It checks the
+// and never creates one: a *MissingError lists those there; one that is not wholly
+// restored yet is ErrRestoring. It checks the
 // server's version (*VersionError) and the whole configuration of the stream
 // (*ConfigError), since who may change streams may have made it forgetful.
 func Open(ctx context.Context, nc *nats.Conn, mesh string) (*Log, error) {
@@ -96,6 +97,9 @@ func Open(ctx context.Context, nc *nats.Conn, mesh string) (*Log, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger of mesh %q: %w", mesh, err)
+	}
+	if isRestoring(stream.CachedInfo().Config) {
+		return nil, fmt.Errorf("opening the ledger of mesh %q: %w", mesh, ErrRestoring)
 	}
 	if err := verifyConfig(mesh, stream.CachedInfo().Config); err != nil {
 		return nil, err

@@ -412,6 +412,8 @@ func AsRefusal(err error) *commands.Refusal {
 		out.Code, out.Why, out.Fix = commands.StoreUnusable, "nothing was written", "free space on the store's disk, then the same command"
 	case errors.As(err, &none):
 		out.Code = commands.EventNotFound
+	case errors.Is(err, ledger.ErrRestoring):
+		out.Code, out.Why, out.Fix = commands.LedgerMissing, "what is there yet is a part of it", "bindery restore FILE"
 	case errors.Is(err, ledger.ErrExists):
 		out.Code, out.Fix = commands.LedgerExists, "bindery status"
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, handler.ErrClosed):
