@@ -87,6 +87,7 @@ const (
 	NKeyTaken           Code = "nkey_taken"
 	LastOperator        Code = "last_operator"
 	LedgerRestored      Code = "ledger_restored"
+	NothingLost         Code = "nothing_lost"
 	AsOfWrite           Code = "asof_write"
 	CheckpointInvalid   Code = "checkpoint_invalid"
 	BackupInvalid       Code = "backup_invalid"

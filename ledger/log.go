@@ -34,6 +34,7 @@ type Log struct {
 	js     jetstream.JetStream
 	stream string
 	mesh   string
+	made   string // what tells this stream from one of the same name
 	tun    tuning
 
 	replicas atomic.Int64 // of the stream, as last heard
@@ -72,6 +73,7 @@ var defaultTuning = tuning{
 func newLog(nc *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, mesh string) *Log {
 	l := &Log{
 		nc: nc, js: js, stream: stream.CachedInfo().Config.Name, mesh: mesh,
+		made:  stream.CachedInfo().Config.Metadata[createdBy],
 		tun:   defaultTuning,
 		turn:  make(chan struct{}, 1),
 		tr:    &natsTransport{nc: nc},
@@ -83,6 +85,10 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, mesh
 
 // Mesh returns the name of the mesh.
 func (l *Log) Mesh() string { return l.mesh }
+
+// Created returns what the stream was created with: it tells one ledger on a
+// server from another of the same name. Empty: an early version created it.
+func (l *Log) Created() string { return l.made }
 
 // Stream returns the name of the stream.
 func (l *Log) Stream() string { return l.stream }

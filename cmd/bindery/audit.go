@@ -16,7 +16,7 @@ import (
 
 func (c *cli) audits() *cobra.Command {
 	return c.group("audit", "  bindery audit verify --checkpoint home.checkpoint --verifier 'home+9ab9c4c0+AbCd...'", "Prove the record, and end it",
-		&auditVerify{}, &auditCheckpoint{}, &auditKeygen{}, &auditSeal{})
+		&auditVerify{}, &auditCheckpoint{}, &auditKeygen{}, &auditRecover{}, &auditSeal{})
 }
 
 // What proves or copies the record reads the stream itself, and opens a store

@@ -159,6 +159,10 @@ func (c *cli) examineLedger(ctx context.Context, dir string, d *diagnosis) (lock
 		return unopened(dir, err)
 	}
 	defer func() { _ = s.close() }() // nothing was written
+	if s.damage != nil {
+		c.damaged = nil // it is one of the checks
+		return unopened(dir, s.damage)
+	}
 	lock = ok("lock", "nobody else holds the store", "this process opened it for the moment")
 	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 )
 
 // ownFiles are what bindery keeps in a store, and the modes they must have.
-var ownFiles = map[string]fs.FileMode{server.JetStreamStoreDir: 0o700, ledger.LockFile: 0o600, snapshot.Dir: 0o700, endpointFile: 0o600,
+var ownFiles = map[string]fs.FileMode{server.JetStreamStoreDir: 0o700, ledger.LockFile: 0o600, ledger.StoreFile: 0o600, lostDir: 0o700, snapshot.Dir: 0o700, endpointFile: 0o600,
 	"ca.pem": 0o600, "ca.key": 0o600, "server.pem": 0o600, "server.key": 0o600}
 
 // hasKey reports whether a file has a key in it.

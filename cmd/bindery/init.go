@@ -144,6 +144,11 @@ func (c *cli) create(ctx context.Context, dir, mesh string, req commands.Request
 		_, _, err := c.imagine(projections.New(), req) // refused before anything is made
 		return r, err
 	}
+	if !isStore(dir) {
+		if err := c.isGone(dir); err != nil {
+			return r, err
+		}
+	}
 	if err := makeStore(dir); err != nil {
 		return r, err
 	}
@@ -172,7 +177,7 @@ func makeStore(dir string) error {
 	if err != nil {
 		return storeError(dir, err)
 	}
-	ours := []string{ledger.LockFile, server.JetStreamStoreDir}
+	ours := []string{ledger.LockFile, ledger.StoreFile, server.JetStreamStoreDir}
 	foreign := slices.IndexFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(ours, e.Name()) })
 	if foreign >= 0 && !isStore(dir) {
 		return refusal(commands.StoreUnusable, "the directory "+dir+" is no store and not empty",

@@ -31,6 +31,7 @@ type globals struct {
 	noInput bool
 	timeout time.Duration
 	atLeast uint64
+	anchor  anchorFlags
 	asOf    string
 }
 
@@ -46,6 +47,7 @@ func (g *globals) bind(f *pflag.FlagSet) {
 	f.BoolVar(&g.noInput, "no-input", false, "never ask on the terminal")
 	f.Uint64Var(&g.atLeast, "at-least", 0, "read from any instance that has reached sequence `N`, instead of the writer")
 	f.StringVar(&g.asOf, "as-of", "", "read what was so at `T`: an instant, a date, a time ago, seq:N, or an event's id")
+	g.anchor.bind(f)
 	f.DurationVar(&g.timeout, "timeout", defaultTimeout, "how long one request may take")
 }
 

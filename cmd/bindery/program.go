@@ -55,6 +55,8 @@ type cli struct {
 	ui      *ui    // set once the flags are read
 	path    string // of the command that runs: "bindery node list"
 
+	damaged *damage // of the ledger that was read: whatever was printed, the exit code is 9
+
 	// interrupted ends when the user stops the run; what is derived from it ends
 	// at --timeout, too.
 	interrupted context.Context
@@ -165,6 +167,11 @@ that are never changed. Nothing is bound anew unless a command says so.`,
 
 // exit reports an error and gives the exit code.
 func (c *cli) exit(cmd *cobra.Command, err error) int {
+	if d := c.damaged; d != nil && (err == nil || errors.As(err, &differs{})) {
+		r := d.warning()
+		c.errorUI().refusal(c.masked(r))
+		return r.Code.Exit()
+	}
 	if err == nil {
 		return commands.ExitDone
 	}

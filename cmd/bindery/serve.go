@@ -96,7 +96,7 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 		return err
 	}
 	if !isStore(dir) {
-		return missing(dir, "there is no store")
+		return c.noStore(dir)
 	}
 	s := &session{}
 	err = v.serve(ctx, c, s, dir, host, port, logger)

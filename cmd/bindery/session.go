@@ -37,6 +37,8 @@ type session struct {
 	log       *ledger.Log
 	server    *ledger.Embedded
 	snapshots *snapshot.Store // nil: none are kept
+	guard     *guard          // what was known before the server started; nil where another process serves
+	damage    *damage         // what is wrong with the ledger: it is open for reading only; nil: nothing
 	closes    []func() error
 }
 
@@ -50,6 +52,9 @@ type opening struct {
 	find      logOpener
 	door      service.Door
 	whole     bool // the log is read from its beginning: no snapshot is used
+	// accept opens a damaged ledger to be written: what is after cut is put aside.
+	accept bool
+	cut    *ledger.Position
 }
 
 // open opens the store that is there, and never makes one.
@@ -69,7 +74,7 @@ func (c *cli) openWith(ctx context.Context, lock ledger.LockConfig) (*session, e
 		return nil, err
 	}
 	if !isStore(dir) {
-		return nil, missing(dir, "there is no store")
+		return nil, c.noStore(dir)
 	}
 	return c.openStore(ctx, dir, opening{lock: lock, find: openLog(dir, c.globals.mesh)})
 }
@@ -133,6 +138,9 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 		return storeError(dir, err)
 	}
 	by.server.Dir = dir
+	if err := s.guarded(c, dir, &by); err != nil {
+		return err
+	}
 	srv, err := ledger.StartEmbedded(ctx, by.server)
 	if err != nil {
 		return storeError(dir, err)
@@ -192,7 +200,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		cfg.Observe = s.keeper.Note
 	}
 	cfg.State = s.resume(ctx, c, by)
-	h, err := handler.Open(ctx, cfg)
+	h, err := s.openHandler(ctx, c, cfg, by)
 	if err != nil {
 		return err
 	}

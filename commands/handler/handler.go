@@ -54,6 +54,9 @@ type Config struct {
 	// The writer waits for it, and readers do: it must not block, nor look at the
 	// state. nil: nobody is told.
 	Observe func([]events.Event)
+	// Durable is told how far everything is durable, once for each group of commands,
+	// before any of them is answered; the writer waits for it. nil: nobody is told.
+	Durable func(ledger.Position)
 	// AppendTimeout bounds the settling of one group; after it the outcome is
 	// said to be unknown. 0: 10 s.
 	AppendTimeout time.Duration
@@ -322,7 +325,7 @@ func (h *Handler) catchUp(ctx context.Context) error {
 		return err
 	}
 	s := h.state
-	from := ledger.Position{Seq: s.Seq, Chain: s.Chain, Mesh: s.Mesh.ID}
+	from := h.position()
 	if last > from.Seq {
 		for group, err := range h.cfg.Log.Read(ctx, from, last) {
 			if err != nil {
@@ -339,6 +342,25 @@ func (h *Handler) catchUp(ctx context.Context) error {
 	}
 	h.head, h.stale = max(last, s.Seq), false
 	return nil
+}
+
+// position is the last event of the state. h.mu is held, or nobody else is there.
+func (h *Handler) position() ledger.Position {
+	return ledger.Position{Seq: h.state.Seq, Chain: h.state.Chain, Mesh: h.state.Mesh.ID}
+}
+
+// Position is the last event that is durable and folded.
+func (h *Handler) Position() ledger.Position {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.position()
+}
+
+// durable tells how far everything is durable.
+func (h *Handler) durable() {
+	if h.cfg.Durable != nil {
+		h.cfg.Durable(h.position())
+	}
 }
 
 // observe tells of events that are durable.

@@ -165,6 +165,7 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 		h.state.Commit()
 		h.head = max(h.head, h.state.Seq)
 		if len(groups) > 0 {
+			h.durable()
 			h.observeCalls(decided)
 			h.growth.Announce()
 			h.note(nil)
@@ -318,6 +319,9 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 		h.state.Rollback(decided[settled].mark)
 	}
 	h.state.Commit()
+	if stored > 0 {
+		h.durable()
+	}
 	h.observeCalls(decided[:settled])
 	h.growth.Announce()
 	h.stale = true

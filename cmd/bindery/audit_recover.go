@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/spf13/cobra"
+
+	"bindery/commands"
+	"bindery/ledger"
+	"bindery/projections"
+)
+
+type auditRecover struct {
+	write
+	acceptLoss bool
+}
+
+func (*auditRecover) help() *cobra.Command {
+	return &cobra.Command{
+		Use:     "recover",
+		Example: `  bindery audit recover --accept-loss --reason 'the disk of alpha died, no backup has more'`,
+		Short:   "Go on with a ledger that has lost events",
+		Long: `Goes on from the last event that is sound, without what is lost. It records what was proved to be there
+(mesh.recovered), keeps the anchor that proved it beside the new one, and where files are damaged keeps
+them all in the store, below lost: nothing is thrown away. Restore a backup instead where one has more.
+What is lost was acknowledged: its sequences are given out again, so agents and whoever keeps a cursor
+are stopped with ledger_restored until they are told to begin anew. Nobody may serve the store meanwhile.`,
+	}
+}
+
+func (v *auditRecover) flags(f *flags) {
+	f.args()
+	v.bind(f)
+	f.BoolVar(&v.acceptLoss, "accept-loss", false, "yes, go on without what is lost")
+}
+
+func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
+	if _, ok, err := c.remote(); ok || err != nil {
+		if err == nil {
+			err = usage("a ledger on a server is not recovered from here", "its servers keep it, and know nothing of an anchor", "bindery --store DIR audit recover --accept-loss --reason TEXT")
+		}
+		return err
+	}
+	dir, err := c.storeDir()
+	if err != nil {
+		return err
+	}
+	if !isStore(dir) {
+		return c.noStore(dir)
+	}
+	d, err := c.examineDamage(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if !v.acceptLoss {
+		r := d.refusal()
+		r.Message, r.Fix = "it is not said that the loss is accepted", fixWith+"--accept-loss"
+		return r
+	}
+	found := commands.RecoverMesh{AnchorSeq: d.anchor.Seq, AnchorChain: d.anchor.Chain.String(), FoundSeq: d.end.Seq}
+	req, err := c.request(&v.write, found)
+	if err != nil {
+		return err
+	}
+	if req.Reason == "" {
+		return refusal(commands.ReasonRequired, "going on without what is lost needs a reason", "it is kept with the event, for whoever asks later", fixWith+"--reason TEXT")
+	}
+	if req.DryRun {
+		return c.imagineRecovery(d, req)
+	}
+	r, kept, err := c.recover(ctx, dir, d, req)
+	if err != nil {
+		return err
+	}
+	if err := c.printResult("mesh "+d.mesh, r); err != nil {
+		return err
+	}
+	for _, path := range kept {
+		c.ui.note("kept: " + path)
+	}
+	return nil
+}
+
+// examineDamage opens the store as every read does, and says what is lost. The
+// session is closed again: nothing is changed.
+func (c *cli) examineDamage(ctx context.Context, dir string) (*damage, error) {
+	s := &session{}
+	err := s.open(ctx, c, dir, opening{find: openLog(dir, c.globals.mesh)})
+	d := s.damage
+	if err == nil && d == nil {
+		err = refusal(commands.NothingLost, "nothing is lost", "the ledger is what its anchor proves", "bindery audit verify")
+	}
+	if d != nil {
+		d.mesh = s.mesh
+		s.handler.View(func(st *projections.State) { d.state = st })
+		if last, e := s.log.Last(ctx); e == nil && d.anchor.Seq == 0 {
+			d.proves(s, last)
+		}
+	}
+	c.damaged = nil // it is what this is about
+	if closed := s.close(); err == nil {
+		err = closed
+	}
+	return d, err
+}
+
+// proves takes what the files still tell of the ledger's end for the anchor, where
+// there was none.
+func (d *damage) proves(s *session, last uint64) {
+	if f := s.guard.files; f != nil {
+		last = max(last, f.End)
+	}
+	d.anchor.Seq = max(last, d.end.Seq+1)
+}
+
+// imagineRecovery shows what would be recorded.
+func (c *cli) imagineRecovery(d *damage, req commands.Request) error {
+	_, r, err := c.imagine(d.state, req)
+	if err != nil {
+		return err
+	}
+	return c.printResult("mesh "+d.mesh, r)
+}
+
+// lostDir is where a store keeps the files of before a recovery.
+const lostDir = "lost"
+
+// recover goes on with what is left: d was examined just now. It returns what was
+// kept of before.
+func (c *cli) recover(ctx context.Context, dir string, d *damage, req commands.Request) (r commands.Result, kept []string, err error) {
+	s := &session{}
+	defer func() {
+		if closed := s.close(); err == nil {
+			err = closed
+		}
+	}()
+	by := opening{accept: true, find: openLog(dir, c.globals.mesh), cut: &d.end}
+	if err := s.open(ctx, c, dir, by); err != nil {
+		return r, nil, err
+	}
+	g := s.guard
+	if g.kept != "" {
+		kept = append(kept, g.kept)
+	}
+	// Whoever is killed from here on does the same again: the anchor that proves the
+	// loss stands until the new one takes its place.
+	if g.anchor.Seq > 0 && g.anchors.Dir != "" {
+		old, err := g.anchors.Keep(g.anchor, "lost")
+		if err != nil {
+			return r, kept, err
+		}
+		kept = append(kept, old)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+	defer cancel()
+	if r, err = s.handler.Do(ctx, req); err != nil {
+		return r, kept, err
+	}
+	return r, kept, g.renew(c, s.handler.Position(), s.mesh)
+}
+
+// renew puts a new anchor in the place of the one that proved a loss.
+func (g *guard) renew(c *cli, p ledger.Position, mesh string) error {
+	if g.anchors.Dir == "" {
+		return nil
+	}
+	if old := g.anchor; old.Seq > 0 && old.ID != g.store.ID.String() { // of another store that was here
+		if err := os.Remove(g.anchors.File(old.ID)); err != nil {
+			return err
+		}
+	}
+	return g.anchors.Save(ledger.Anchor{ID: g.store.ID.String(), Mesh: mesh, MeshID: p.Mesh, Seq: p.Seq, Chain: p.Chain, Path: g.path, Time: c.program.Clock().UTC()})
+}
+
+// replace puts a copy of the files, cut after end, in the place of those that are
+// damaged, and keeps these below lost. Where the log as it lies is what is left,
+// nothing is replaced.
+func (g *guard) replace(end ledger.Position, now time.Time) error {
+	if f := g.files; f.Damage == nil && f.Described == nil && f.End == end.Seq {
+		return nil
+	}
+	copied, err := g.copied(g.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(copied) }()
+	if err := prepare(copied, end.Seq); err != nil {
+		return err
+	}
+	kept := filepath.Join(g.dir, lostDir, strings.ReplaceAll(now.UTC().Format("20060102T150405.000Z"), ".", ""))
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return err
+	}
+	from := filepath.Join(g.dir, server.JetStreamStoreDir)
+	if err := os.Rename(from, filepath.Join(kept, server.JetStreamStoreDir)); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(copied, server.JetStreamStoreDir), from); err != nil {
+		back := os.Rename(filepath.Join(kept, server.JetStreamStoreDir), from)
+		return errors.Join(fmt.Errorf("putting what is left in the place of what is damaged: %w", err), back)
+	}
+	g.kept = kept
+	return nil
+}
