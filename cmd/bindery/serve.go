@@ -26,6 +26,7 @@ type serve struct {
 	names           []string // under which others reach it
 
 	answerCreds string // on a server that is not our own
+	snapshots   string // likewise: where they are kept
 }
 
 func (*serve) help() *cobra.Command {
@@ -60,6 +61,7 @@ func (v *serve) flags(f *flags) {
 	f.cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	f.cmd.MarkFlagsMutuallyExclusive("tls-own", "tls-cert")
 	f.StringVar(&v.answerCreds, "answer-creds", "", "with --server: `file` to log in with for the connection that answers")
+	f.StringVar(&v.snapshots, "snapshots", "", "with --server: `directory` on this machine for snapshots, so that it starts sooner; not given: none are kept")
 	f.values("name")
 	f.StringVar(&v.logLevel, "log-level", "info", "what is logged on standard error: debug, info, warn or error")
 	f.StringVar(&v.http, "http", "", "`HOST:PORT` on this machine for /healthz, /readyz and /metrics; not given: none")
@@ -83,6 +85,9 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 			return err
 		}
 		return v.serveRemote(ctx, c, n, logger)
+	}
+	if v.snapshots != "" {
+		return usage("a store keeps its snapshots itself", "--snapshots is for a server that is not this program's own", "bindery serve")
 	}
 	host, port, err := v.address()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"bindery/commands/handler"
 	"bindery/commands/instance"
 	"bindery/commands/service"
+	"bindery/commands/snapshot"
 	"bindery/ledger"
 )
 
@@ -34,6 +35,10 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	} else {
 		logger.Warn("the connection that answers may publish wherever this process may: give --answer-creds of a user that may publish below _INBOX alone")
 	}
+	var snapshots *snapshot.Store
+	if v.snapshots != "" {
+		snapshots = snapshot.In(v.snapshots, logger)
+	}
 	h, _, stopTelling, err := v.health(c, logger)
 	if err != nil {
 		return err
@@ -41,7 +46,7 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	defer func() { _ = stopTelling() }()
 	host, _ := os.Hostname()
 	inst := instance.New(instance.Config{Conn: conn, Dial: func() (*nats.Conn, error) { return answers.connect() }, Mesh: c.globals.mesh, Name: host + "-" + strconv.Itoa(os.Getpid()),
-		Version: serviceVersion, Door: service.Door{Signed: true},
+		Version: serviceVersion, Door: service.Door{Signed: true}, Snapshots: snapshots,
 		Handler: handler.Config{Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger, Meter: h.metrics}})
 	watching := watchedInstance{inst}
 	h.watched.Store(&watched{handler: watching, log: watching})

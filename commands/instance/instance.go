@@ -22,6 +22,7 @@ import (
 	"bindery/commands/handler"
 	"bindery/commands/readmodel"
 	"bindery/commands/service"
+	"bindery/commands/snapshot"
 	"bindery/ledger"
 	"bindery/projections"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	// AppendTimeout. The rest is the instance's own.
 	Handler handler.Config
 	Door    service.Door // who may ask
+	// Snapshots are on this machine; nil: the whole log is read at the start.
+	Snapshots *snapshot.Store
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
 	Inspect func(ctx context.Context) (service.Inspection, error)
 }
@@ -130,6 +133,7 @@ func (i *Instance) Run(ctx context.Context) error {
 		return err
 	}
 	i.note(func(s *Status) { s.Mesh = i.log.Mesh() })
+	defer i.keepSnapshots(ctx)()
 	var reads *answering
 	defer func() { reads.stop() }()
 	ready := func() (err error) {
@@ -178,7 +182,7 @@ func (i *Instance) answer(role string, serve func(service.Config) (*service.Serv
 		return nil, fmt.Errorf("connecting to answer as %s: %w", role, err)
 	}
 	svc, err := serve(service.Config{Conn: conn, Mesh: i.log.Mesh(), Log: i.log, Version: i.cfg.Version, Clock: i.cfg.Handler.Clock,
-		Door: i.cfg.Door, Past: service.Replay(i.log), Inspect: i.cfg.Inspect, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
+		Door: i.cfg.Door, Past: i.cfg.Snapshots.Past(i.log), Inspect: i.cfg.Inspect, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -44,6 +44,11 @@ func StateAt(ctx context.Context, log Log, store *Store, seq uint64) (*projectio
 	return state, err
 }
 
+// Past is StateAt of one log.
+func (s *Store) Past(log Log) func(ctx context.Context, seq uint64) (*projections.State, error) {
+	return func(ctx context.Context, seq uint64) (*projections.State, error) { return StateAt(ctx, log, s, seq) }
+}
+
 // stateAt tells, too, how many events were folded.
 func stateAt(ctx context.Context, log Log, store *Store, seq uint64) (state *projections.State, folded uint64, err error) {
 	last, err := log.Last(ctx)
