@@ -66,12 +66,20 @@ func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error)
 	return out, nil
 }
 
-// stands asks whether the ledger still has an ask or a holder that there was a
-// record made for, and this node's agent is the one to see to it.
-func (a *Agent) stands(ctx context.Context, in *hookInput) (bool, error) {
+// whereabouts is where an ask or a holder is that there is a record of here.
+type whereabouts int
+
+const (
+	over      whereabouts = iota // the ledger has it no longer
+	here                         // and this node's agent is the one to see to it
+	elsewhere                    // its provider has moved to another node, or is another agent's
+)
+
+// whereIs asks where an ask or a holder is.
+func (a *Agent) whereIs(ctx context.Context, in *hookInput) (whereabouts, error) {
 	name, err := a.nodeName(ctx)
 	if err != nil {
-		return false, err
+		return over, err
 	}
 	where, q := "", commands.ListCredentials{Provider: in.ProviderID}
 	if in.Embedded {
@@ -83,20 +91,24 @@ func (a *Agent) stands(ctx context.Context, in *hookInput) (bool, error) {
 		err = a.cfg.Ledger.Ask(ctx, commands.ShowProvider{Provider: in.ProviderID}, &v)
 		where = v.Node
 	}
+	var r *commands.Refusal
+	if errors.As(err, &r) && r.Code == commands.NotPermitted || err == nil && where != name {
+		return elsewhere, nil
+	}
 	var list projections.List[projections.CredentialView]
-	if err == nil && where == name {
+	if err == nil {
 		err = a.cfg.Ledger.Ask(ctx, q, &list)
 	}
 	switch {
 	case isNone(err):
-		return false, nil
+		return over, nil
 	case err != nil:
-		return false, fmt.Errorf("%w: %w", errNotSaid, err)
+		return over, fmt.Errorf("%w: %w", errNotSaid, err)
 	}
 	for _, c := range list.Items {
 		if c.Binding.String() == in.Binding && c.Generation == in.Generation {
-			return true, nil
+			return here, nil
 		}
 	}
-	return false, nil
+	return over, nil
 }

@@ -361,3 +361,24 @@ func TestDocumentsAreMissing(t *testing.T) {
 		t.Error("something was cleaned")
 	}
 }
+
+// A provider that moves while an ask is begun is the new node's agent's. The one it
+// leaves removes nothing: both would speak to one server, about one login name.
+func TestProviderMovesWhileItIssues(t *testing.T) {
+	w := newWorld(t)
+	w.grant("alpha")
+	w.grant("beta")
+	a, b := w.spec("alpha"), w.spec("beta")
+	w.must(os.WriteFile(filepath.Join(w.home, "broken"), nil, 0o600))
+	w.start(w.agent(a))
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha"})
+	w.eventually("an ask is begun", func() error { return w.failing("the toy is broken") })
+	w.must(os.Remove(filepath.Join(w.home, "broken")))
+	w.do(commands.RelocateProvider{Provider: "toy", To: "beta", Endpoint: "beta.home.arpa:1"})
+	w.start(w.agent(b))
+	w.eventually("nothing of it is left where it was", func() error { return sameNames(filepath.Join(a.Root, dirIssued), nil) })
+	w.eventually("it runs", func() error { return w.settled() })
+	if w.ran(actionClean) == nil {
+		t.Errorf("the agent that it left removed it: %+v", w.runs())
+	}
+}

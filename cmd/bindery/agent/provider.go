@@ -381,17 +381,20 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 	if c.r.Said && a.docs.refersTo(c.r.Ref) {
 		return nil // a consumer here may not have fetched it yet
 	}
-	if there, err := a.stands(ctx, &c.r.Input); err != nil || there && !a.docs.hasAnother(group, &c.r.Input) {
+	where, err := a.whereIs(ctx, &c.r.Input)
+	if err != nil || where == here && !a.docs.hasAnother(group, &c.r.Input) {
 		return cmp.Or(err, errIncomplete)
 	}
-	if !c.r.Said && c.r.Issue != "" && c.r.Clean != stepDone && c.r.Revoke != stepSaid {
+	// Where the provider has moved, its new agent answers the ask under the same
+	// login name: what this one would remove may be what that one has made.
+	if where != elsewhere && !c.r.Said && c.r.Issue != "" && c.r.Clean != stepDone && c.r.Revoke != stepSaid {
 		c.attempt(actionClean)
 		if _, err := c.run(ctx, actionClean, &c.r.Clean); err != nil {
 			return &failedStep{err}
 		}
 		c.a.crash("cleaned")
 	}
-	if c.r.Said {
+	if c.r.Said || where == elsewhere {
 		c.r.Sealed = nil // what is sealed stays: the provider may only have moved to another node
 	}
 	return c.drop(ctx)
