@@ -283,6 +283,17 @@ func TestPostgresHookRefuses(t *testing.T) {
 			t.Errorf("%v: it printed %s", bad, out)
 		}
 	}
+	for attribute, why := range map[string]string{"CREATEROLE": "permission denied to create role", "CREATEDB": "permission denied to create database",
+		"LOGIN": "is not permitted to log in"} {
+		p.exec(t, "postgres", "ALTER ROLE bindery NO"+attribute)
+		if _, errs, err := h.run(t, "issue", 5, nil); err == nil || !strings.Contains(errs, why) {
+			t.Errorf("without %s: %v, %s", attribute, err, errs)
+		}
+		p.exec(t, "postgres", "ALTER ROLE bindery "+attribute)
+	}
+	if left := p.logins(t); len(left) > 0 {
+		t.Errorf("of what was refused, these log in: %v", left)
+	}
 	p.stop(t)
 	for _, action := range []string{"issue", "revoke", "clean"} {
 		_, errs, err := h.run(t, action, 5, nil)
