@@ -179,6 +179,9 @@ func (w *world) look() (out map[string]string, faults []string) {
 		b, err := ledger.OpenBucket(w.t.Context(), w.nc, ledger.BucketConfig{Name: bucket, Memory: w.memory})
 		w.must(err)
 		_, err = b.All(w.t.Context(), func(e ledger.Entry) {
+			if e.Key == WholeKey {
+				return
+			}
 			if e.Value == nil {
 				if e.Header.Get(HeaderAt) == "" || e.Header.Get(HeaderChain) == "" {
 					fault("%s was deleted without a stamp", e.Key)

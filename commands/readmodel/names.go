@@ -23,6 +23,11 @@ func Agents(mesh string) string { return "bindery-" + mesh + "-agents" }
 // <node id>.key.
 func Sealed(mesh string) string { return "bindery-" + mesh + "-sealed" }
 
+// WholeKey is a key in each bucket of documents that holds a stamp
+// (projections.Stamp): once it is there, every document is. A bucket in memory is
+// empty when its server starts, and this comes last.
+const WholeKey = "whole"
+
 // Headers of every message in the buckets of documents, deletions among them.
 const (
 	HeaderAt    = "Bindery-At"    // the ledger's sequence the document was made at

@@ -70,8 +70,29 @@ func (k *Keeper) rebuild(ctx context.Context) error {
 			out = out[n:]
 		}
 	}
+	if err := k.markWhole(ctx); err != nil {
+		return err
+	}
 	k.synced.reach(seq)
 	k.logger.Info("the documents are what the ledger says", "bindings", len(refs), "seq", seq, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// markWhole says in each bucket that all documents are there. Where it is said
+// already it stays as it is.
+func (k *Keeper) markWhole(ctx context.Context) error {
+	var stamp projections.Stamp
+	var h nats.Header
+	k.src.View(func(s *projections.State) { stamp, h = s.Stamp(), stamped(s) })
+	for kind, s := range k.stores {
+		if s.whole != 0 {
+			continue
+		}
+		if err := k.put(ctx, kind, []change{{entry: ledger.Entry{Key: WholeKey, Value: encode(stamp), Header: h}}}); err != nil {
+			return err
+		}
+		s.whole = s.last
+	}
 	return nil
 }
 

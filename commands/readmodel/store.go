@@ -19,6 +19,7 @@ import (
 type store struct {
 	bucket *ledger.Bucket
 	last   uint64 // its last revision: nobody else's
+	whole  uint64 // the revision of WholeKey, 0 for none
 	// dead has the revisions of the marks of deleted keys: whoever puts something
 	// there must expect them. Not all are remembered: who meets one that is not reads
 	// the bucket anew.
@@ -95,7 +96,7 @@ type loaded struct {
 // load reads a bucket.
 func (k *Keeper) load(ctx context.Context, kind int) (out loaded, err error) {
 	s := k.stores[kind]
-	s.dead = map[string]uint64{}
+	s.dead, s.whole = map[string]uint64{}, 0
 	var entries []ledger.Entry
 	s.last, err = s.bucket.All(ctx, func(e ledger.Entry) { entries = append(entries, e) })
 	if err != nil {
@@ -105,6 +106,10 @@ func (k *Keeper) load(ctx context.Context, kind int) (out loaded, err error) {
 		for _, e := range entries {
 			if at, err := strconv.ParseUint(e.Header.Get(HeaderAt), 10, 64); err == nil && at >= out.newest.at {
 				out.newest = newest{at, e.Header.Get(HeaderChain)}
+			}
+			if e.Key == WholeKey {
+				s.whole = e.Revision
+				continue
 			}
 			if e.Value == nil {
 				s.dead[e.Key] = e.Revision

@@ -41,8 +41,8 @@ func (c Caller) User() ledger.User {
 	}
 	if c.Role == events.RoleAgent {
 		node := c.Node.String()
-		watch(bindings, node+".>")
-		watch(holders, node+".>")
+		watch(bindings, node+".>", readmodel.WholeKey)
+		watch(holders, node+".>", readmodel.WholeKey)
 		watch(agents, node)
 		// It reads to which key the secrets of a node are sealed, and what is sealed
 		// to its own; and seals to any.

@@ -151,6 +151,7 @@ func TestWhoWatchesWhat(t *testing.T) {
 	}
 	bindings, holders, agents, sealed := readmodel.Bindings("home"), readmodel.Holders("home"), readmodel.Agents("home"), readmodel.Sealed("home")
 	sees(agent, bindings, beta.String()+".>", 1)
+	sees(agent, bindings, readmodel.WholeKey, 1)
 	sees(agent, holders, beta.String()+".>", 0) // pg-alpha is on alpha
 	sees(agent, agents, beta.String(), 0)
 	sees(agent, sealed, "*.key", 0)
@@ -210,8 +211,8 @@ func TestWhoWatchesWhat(t *testing.T) {
 
 	for _, role := range []events.Role{events.RoleOperator, events.RoleAuditor} {
 		nc, _ := g.connect(func(key string) ledger.User { return Caller{Mesh: "home", Key: key, Role: role}.User() })
-		sees(nc, bindings, ">", 2)
-		sees(nc, holders, ">", 2)
+		sees(nc, bindings, ">", 3) // two, and that they are all
+		sees(nc, holders, ">", 3)
 		blind(nc, sealed, ">")
 		log, err := ledger.Open(t.Context(), nc, "home")
 		g.must(err)
@@ -235,7 +236,7 @@ func TestWhoWatchesWhat(t *testing.T) {
 		}
 	}
 	local, _ := g.connect(func(key string) ledger.User { return LocalUser("home", key) })
-	sees(local, bindings, ">", 2)
+	sees(local, bindings, ">", 3)
 	sees(local, sealed, ">", 2)
 }
 

@@ -30,6 +30,9 @@ type message struct {
 // binding is what tells whose document it is: the last part of the key.
 func (m *message) binding() string { return m.key[strings.LastIndexByte(m.key, '.')+1:] }
 
+// whole reports whether it is the mark that all documents are there.
+func (m *message) whole() bool { return m.key == readmodel.WholeKey }
+
 // deletes is 1 for a deletion, else 0.
 func (m *message) deletes() int {
 	if m.doc == nil {
@@ -71,14 +74,10 @@ const (
 	statusControl = "100"
 )
 
-// open makes the consumer.
-func (w *watch) open(ctx context.Context) (*feed, error) {
+// open makes a consumer of some keys.
+func (w *watch) open(ctx context.Context, keys string) (*feed, error) {
 	bucket := readmodel.Bindings(w.mesh)
 	f := &feed{w: w, name: "w" + nuid.Next(), next: 1, prefix: "$KV." + bucket + ".", heard: time.Now()}
-	filter := f.prefix
-	if node := w.o.Filter.Node; !node.IsZero() {
-		filter += node.String() + "."
-	}
 	inbox := w.nc.NewInbox()
 	var err error
 	if f.sub, err = w.nc.SubscribeSync(inbox); err != nil {
@@ -90,7 +89,7 @@ func (w *watch) open(ctx context.Context) (*feed, error) {
 	ctx, cancel := context.WithTimeout(ctx, opening)
 	defer cancel()
 	cons, err := w.js.CreatePushConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
-		Name: f.name, FilterSubject: filter + ">", DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
+		Name: f.name, FilterSubject: f.prefix + keys, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
 		DeliverSubject: inbox, IdleHeartbeat: heartbeat, FlowControl: true, MaxDeliver: 1, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"bindery/commands/readmodel"
 	"bindery/events"
 	"bindery/projections"
 )
@@ -44,8 +45,7 @@ type watch struct {
 	high  Cursor            // the highest sequence seen in a document
 	begun bool              // what was there at first has come
 
-	lacking bool // something known was not there at the last look at everything
-	behind  int  // looks in a row that found what is older than what is known
+	behind int // looks in a row that found what is older than what is known
 }
 
 // entry is what is known of a binding.
@@ -58,10 +58,6 @@ type entry struct {
 
 // Bounds of what is waited for.
 const (
-	// quiet is how long nothing must come before a document that is not there any
-	// more, without a mark that it was deleted, is taken for gone: a bucket in memory
-	// is made anew when its server starts.
-	quiet = 5 * time.Second
 	// look is how often a new connection is looked for while nothing comes.
 	look = 200 * time.Millisecond
 	// opening is how long one question to the server may take.
@@ -114,7 +110,10 @@ func (w *watch) session(ctx context.Context, status <-chan nats.Status) error {
 	if err := w.check(ctx); err != nil {
 		return err
 	}
-	f, err := w.open(ctx)
+	if err := w.whole(ctx, status); err != nil {
+		return err
+	}
+	f, err := w.open(ctx, w.keys())
 	if err != nil {
 		return err
 	}
@@ -122,25 +121,49 @@ func (w *watch) session(ctx context.Context, status <-chan nats.Status) error {
 	if err := w.all(ctx, f); err != nil {
 		return err
 	}
-	last := time.Now() // when something came
 	for {
 		m, err := f.take(ctx, look)
 		switch {
-		case err == nil:
+		case err == nil && !m.whole():
 			if err := w.take(m); err != nil {
 				return err
 			}
-			last = time.Now()
+		case err == nil:
 		case !errors.Is(err, errNothing):
 			return err
 		case len(status) > 0:
 			return errAgain
-		case w.lacking && time.Since(last) > quiet:
-			if err := w.missing(); err != nil {
-				return err
-			}
 		}
 	}
+}
+
+// whole waits until the bucket says that all documents are in it: one in memory is
+// empty when its server starts.
+func (w *watch) whole(ctx context.Context, status <-chan nats.Status) error {
+	f, err := w.open(ctx, readmodel.WholeKey)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	for {
+		_, err := f.take(ctx, look)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errNothing):
+			return err
+		case len(status) > 0:
+			return errAgain
+		}
+	}
+}
+
+// keys are those whose documents are wanted.
+func (w *watch) keys() string {
+	if node := w.o.Filter.Node; !node.IsZero() {
+		return node.String() + ".>"
+	}
+	return ">"
 }
 
 // check asks the writer whether the ledger is the one that was read.
@@ -188,10 +211,7 @@ func (w *watch) all(ctx context.Context, f *feed) error {
 		}
 	}
 	if !first {
-		for _, e := range w.known {
-			w.lacking = w.lacking || !e.seen
-		}
-		return nil
+		return w.missing()
 	}
 	w.begun = true
 	if w.o.Initial && w.o.Cursor == nil {
@@ -210,9 +230,11 @@ func (w *watch) collect(ctx context.Context, f *feed) (there []message, err erro
 		if err != nil {
 			return nil, err
 		}
-		there = append(there, m)
-		e := w.known[m.binding()]
-		older = older || e != nil && m.doc != nil && m.at < e.at
+		if !m.whole() {
+			there = append(there, m)
+			e := w.known[m.binding()]
+			older = older || e != nil && m.doc != nil && m.at < e.at
+		}
 		if m.left == 0 {
 			left = 1 // some were written over meanwhile
 		}
@@ -295,7 +317,6 @@ func (w *watch) take(m message) error {
 
 // missing takes for gone what was not there at the last look at everything.
 func (w *watch) missing() error {
-	w.lacking = false
 	var lost []message
 	for binding, e := range w.known {
 		switch {

@@ -287,6 +287,8 @@ func TestKVOlder(t *testing.T) {
 		w.must(err)
 	}
 	put(20, "there:1")
+	_, err = b.Write(t.Context(), []ledger.Entry{{Key: readmodel.WholeKey, Value: []byte("{}")}})
+	w.must(err)
 	caught := make(chan bool, 1)
 	h := listen(KV(t.Context(), w.dial(), "home", Options{}), func(i Item) {
 		if i.CaughtUp {
@@ -294,17 +296,19 @@ func TestKVOlder(t *testing.T) {
 		}
 	})
 	<-caught
+	told := func(seq uint64, from, to string) { // before the next is put: a bucket keeps the last one alone
+		t.Helper()
+		if c := h.take(t, 1)[0]; c.Kind != projections.ChangeEndpoint || c.Seq != seq || c.From != from || c.To != to {
+			t.Errorf("%+v", c)
+		}
+	}
 	put(19, "there:0")
 	put(21, "there:2")
+	told(21, "there:1", "there:2")
 	put(20, "there:3")
 	put(22, "there:2") // it says what it said
 	put(23, "there:4")
-	for i, want := range []projections.Change{{Seq: 21, From: "there:1", To: "there:2"}, {Seq: 23, From: "there:2", To: "there:4"}} {
-		c := h.take(t, 1)[0]
-		if c.Kind != projections.ChangeEndpoint || c.Seq != want.Seq || c.From != want.From || c.To != want.To {
-			t.Errorf("%d: %+v", i, c)
-		}
-	}
+	told(23, "there:2", "there:4")
 }
 
 // An agent of a node reads the documents of its node with the rights of its grant,
