@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"slices"
 	"time"
 
 	"bindery/events"
@@ -24,10 +25,19 @@ type CommandRecord struct {
 // has its effect once.
 type commandLog struct {
 	byID    map[events.ID]CommandRecord
-	order   []events.ID // as written; those before head are forgotten
+	saved   []savedCommand // of a snapshot, by id: a map of them all takes long to make
+	order   []events.ID    // as written; those before head are forgotten
 	head    int
+	gone    int   // how many were before the first of order
 	horizon int64 // the newest instant (ms) in an id that was forgotten; 0 for none
 	kept    int
+}
+
+// savedCommand is a command that a snapshot remembered.
+type savedCommand struct {
+	id     events.ID
+	record CommandRecord
+	place  int // how many were written before it
 }
 
 func newCommandLog() commandLog {
@@ -52,14 +62,29 @@ func (c *commandLog) remember(j *journal, id events.ID, r CommandRecord, now tim
 func (c *commandLog) compact() {
 	if c.head > 1024 && c.head > len(c.order)/2 {
 		c.order = append([]events.ID(nil), c.order[c.head:]...)
+		c.gone += c.head
 		c.head = 0
+		if c.gone >= len(c.saved) {
+			c.saved = nil
+		}
 	}
+}
+
+// known is what is remembered of a command.
+func (c *commandLog) known(id events.ID) (CommandRecord, bool) {
+	if r, ok := c.byID[id]; ok {
+		return r, true
+	}
+	i, ok := slices.BinarySearchFunc(c.saved, id, func(s savedCommand, id events.ID) int { return compareIDs(s.id, id) })
+	if !ok || c.saved[i].place < c.gone+c.head {
+		return CommandRecord{}, false
+	}
+	return c.saved[i].record, true
 }
 
 // Remembered is what is known of the command with that id.
 func (s *State) Remembered(id events.ID) (CommandRecord, bool) {
-	r, ok := s.commands.byID[id]
-	return r, ok
+	return s.commands.known(id)
 }
 
 // CommandForgotten reports whether a command with that id may have been

@@ -2,6 +2,7 @@ package projections
 
 import (
 	"cmp"
+	"slices"
 
 	"bindery/events"
 )
@@ -330,27 +331,31 @@ func (x *archive) commands(c *commandLog) {
 	n := len(c.order) - c.head
 	num(x, &n)
 	if !x.saving {
-		c.byID = make(map[events.ID]CommandRecord, min(n, 4*archiveBuffer))
-		c.order = make([]events.ID, 0, min(n, 4*archiveBuffer))
+		c.order, c.saved = make([]events.ID, 0, min(n, 4*archiveBuffer)), make([]savedCommand, 0, min(n, 4*archiveBuffer))
 	}
 	for i := range n {
-		var id events.ID
-		var r CommandRecord
+		var v savedCommand
 		if x.saving {
-			id = c.order[c.head+i]
-			r = c.byID[id]
+			v.id = c.order[c.head+i]
+			v.record, _ = c.known(v.id)
 		}
-		x.id(&id)
-		x.raw(r.Hash[:])
-		num(x, &r.First)
-		num(x, &r.Last)
+		x.id(&v.id)
+		x.raw(v.record.Hash[:])
+		num(x, &v.record.First)
+		num(x, &v.record.Last)
 		if x.err != nil {
 			return
 		}
-		if !x.saving {
-			c.order = append(c.order, id)
-			c.byID[id] = r
+		if x.saving {
+			continue
+		}
+		c.order = append(c.order, v.id)
+		if v.place = i; v.record.Last != 0 {
+			c.saved = append(c.saved, v)
 		}
 	}
 	x.signed(&c.horizon)
+	if !x.saving { // they almost are sorted: an id begins with an instant
+		slices.SortFunc(c.saved, func(a, b savedCommand) int { return cmp.Or(compareIDs(a.id, b.id), cmp.Compare(a.place, b.place)) })
+	}
 }

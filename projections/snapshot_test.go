@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"bindery/events"
+
+	"pgregory.net/rapid"
 )
 
 // smallState is a node, a provider, a module and a consumer, with a credential that
@@ -124,6 +126,88 @@ func TestSnapshotWithinACommand(t *testing.T) {
 	s.inside = inside{first: 8, next: 1}
 	if err := s.Snapshot(io.Discard); err == nil {
 		t.Error("a state within a command has a snapshot")
+	}
+}
+
+// What is remembered of commands, and forgotten, goes on as if nothing had been saved:
+// also when it is taken back.
+func TestSnapshotCommandMemory(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		first := New()
+		states, ids := []*State{first}, []events.ID{}
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		remember := func(at time.Time) {
+			id := idAt(at, uint64(len(ids)))
+			ids = append(ids, id)
+			for _, s := range states {
+				s.commands.remember(&s.j, id, CommandRecord{First: uint64(len(ids)), Last: uint64(len(ids))}, now)
+			}
+		}
+		for range rapid.IntRange(1, 80).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 5).Draw(rt, "what") {
+			case 0:
+				from := states[rapid.IntRange(0, len(states)-1).Draw(rt, "whose")]
+				s, err := Load(bytes.NewReader(snapshotOf(t, from)))
+				if err != nil {
+					rt.Fatal(err)
+				}
+				states = append(states, s)
+			case 1:
+				now = now.Add(CommandMemory / 3)
+			case 2:
+				var marks []Mark
+				for _, s := range states {
+					marks = append(marks, s.Begin())
+				}
+				remember(now)
+				remember(now)
+				for i, s := range states {
+					s.Rollback(marks[i])
+					s.Commit()
+				}
+			default:
+				remember(now.Add(-time.Duration(rapid.IntRange(0, 5).Draw(rt, "late")) * time.Minute))
+			}
+			for _, s := range states {
+				s.commands.kept = 3
+				for _, id := range ids {
+					want, known := first.Remembered(id)
+					if got, ok := s.Remembered(id); ok != known || got != want || s.CommandForgotten(id) != first.CommandForgotten(id) {
+						rt.Fatalf("%s is remembered as %v (%t), want %v (%t)", id, got, ok, want, known)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What is forgotten gives its room back, also where a snapshot remembered it.
+func TestSnapshotCommandsCompact(t *testing.T) {
+	s := New()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	add := func(n int, at time.Time) {
+		for i := range n {
+			s.commands.remember(&s.j, idAt(at, uint64(i)), CommandRecord{First: 1, Last: 1}, at)
+		}
+		s.Commit()
+	}
+	add(3000, now)
+	var err error
+	if s, err = Load(bytes.NewReader(snapshotOf(t, s))); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.commands.saved) != 3000 {
+		t.Fatalf("%d are remembered", len(s.commands.saved))
+	}
+	s.commands.kept = 10
+	later := now.Add(2 * CommandMemory)
+	add(3000, later)
+	add(3000, later.Add(2*CommandMemory))
+	if len(s.commands.saved) != 0 || len(s.commands.order) > 5000 {
+		t.Errorf("%d and %d are still there", len(s.commands.saved), len(s.commands.order))
+	}
+	if _, ok := s.Remembered(idAt(now, 5)); ok {
+		t.Error("it is remembered still")
 	}
 }
 
