@@ -41,7 +41,7 @@ func (c *cli) openRecord(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if !isStore(dir) {
-		return nil, missing(dir, "there is no store")
+		return nil, c.noStore(dir)
 	}
 	s, err := c.throughServe(dir)
 	if errors.Is(err, errNotServed) {
@@ -110,7 +110,11 @@ func (s *session) record(ctx context.Context, c *cli, dir string) error {
 		return storeError(dir, err)
 	}
 	s.later(lock.Unlock)
-	if s.server, err = ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir}); err != nil {
+	by := opening{server: ledger.EmbeddedConfig{Dir: dir}, find: openLog(dir, c.globals.mesh)}
+	if err := s.guarded(c, dir, &by); err != nil {
+		return err
+	}
+	if s.server, err = ledger.StartEmbedded(ctx, by.server); err != nil {
 		return storeError(dir, err)
 	}
 	s.later(func() error { s.server.Close(); return nil })
@@ -118,11 +122,25 @@ func (s *session) record(ctx context.Context, c *cli, dir string) error {
 		return err
 	}
 	s.later(func() error { s.conn.Close(); return nil })
-	if s.log, err = openLog(dir, c.globals.mesh)(ctx, s.conn); err != nil {
+	if s.log, err = by.find(ctx, s.conn); err != nil {
 		return unread(dir, err, s.server.Complaints())
 	}
 	s.mesh = s.log.Mesh()
-	return nil
+	if s.guard.damage != nil {
+		return nil // what is open is a copy of what is whole
+	}
+	return s.guard.check(ctx, s.log)
+}
+
+// withSoundRecord is withRecord for what must not rest on a ledger that has lost
+// something.
+func (c *cli) withSoundRecord(ctx context.Context, f func(s *session) error) error {
+	return c.withRecord(ctx, func(s *session) error {
+		if s.guard != nil && s.guard.damage != nil {
+			return s.guard.damage
+		}
+		return f(s)
+	})
 }
 
 // withRecord runs f on a ledger that is open to be read, and closes it again.

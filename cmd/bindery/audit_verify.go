@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,8 @@ type auditView struct {
 	Chain      string          `json:"chain"` // at seq
 	Events     uint64          `json:"events"`
 	Commands   uint64          `json:"commands"`
-	Foreign    uint64          `json:"foreign"` // messages in the stream that are no part of the ledger
+	Foreign    uint64          `json:"foreign"`   // messages in the stream that are no part of the ledger
+	Snapshots  uint64          `json:"snapshots"` // of the store, that are what the events give
 	Checkpoint *checkpointView `json:"checkpoint,omitempty"`
 	OK         bool            `json:"ok"`
 	Damage     *damageView     `json:"damage,omitempty"` // what is wrong, where ok is false
@@ -96,14 +98,40 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	if err != nil {
 		return err
 	}
-	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, "verifying")
+	held, err := c.snapshotsOf()
+	if err != nil {
+		return err
+	}
+	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, held, "verifying")
 	view.Seq, view.Chain, view.MeshID = done.Last.Seq, done.Last.Chain.String(), done.Last.Mesh
 	view.Events, view.Commands, view.Foreign = done.Events, done.Commands, done.Foreign
-	return stoppedReading(ctx, err, done.Last.Seq, "bindery audit verify")
+	view.Snapshots = held.same
+	if err == nil && len(held.wrong) > 0 {
+		err = wrongSnapshots(held.wrong)
+	}
+	return stoppedReading(ctx, s.firstDamage(err), done.Last.Seq, "bindery audit verify")
 }
 
-// verified verifies a log and folds it, with a bar.
-func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, what string) (ledger.Verified, error) {
+// wrongSnapshots says that the log is sound and what was made of it is not.
+func wrongSnapshots(files []string) error {
+	return refusal(commands.LedgerDamaged, "a snapshot is not what the events give", "the log is sound; answers from "+names(files)+" are not", "rm "+quoteAll(files))
+}
+
+// firstDamage is what comes first: what the walk through the log found, or what was
+// found in the store's files and by its anchor before.
+func (s *session) firstDamage(err error) error {
+	if s.guard == nil || s.guard.damage == nil {
+		return err
+	}
+	var found *ledger.DamageError
+	if d := s.guard.damage; errors.As(err, &found) && found.Seq < d.first() {
+		return err
+	}
+	return s.guard.damage
+}
+
+// verified verifies a log and folds it, with a bar, and holds snapshots against it.
+func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, held *snapshotsHeld, what string) (ledger.Verified, error) {
 	b := &bar{ui: c.ui, what: what, total: int(v.To - v.From.Seq)}
 	b.start()
 	defer b.stop()
@@ -117,7 +145,7 @@ func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying,
 			return err
 		}
 		b.at(int(state.Seq), "nothing wrong so far")
-		return nil
+		return held.reach(state)
 	}
 	return log.Verify(ctx, v)
 }
@@ -132,14 +160,18 @@ func stoppedReading(ctx context.Context, err error, seq uint64, again string) er
 
 // verdict prints what was found, and returns the error that says what is wrong.
 func (c *cli) verdict(view auditView, err error) error {
-	var damage *ledger.DamageError
+	var lost *damage
+	var bad *ledger.DamageError
 	var other *ledger.OtherMeshError
 	var config *ledger.ConfigError
 	switch {
 	case errors.As(err, &other):
 		return refusal(commands.WrongMesh, "the checkpoint is of another mesh", err.Error(), "bindery status")
-	case errors.As(err, &damage):
-		view.Damage = &damageView{Seq: damage.Seq, Why: whyDamaged(damage)}
+	case errors.As(err, &lost):
+		view.Mesh = cmp.Or(view.Mesh, lost.mesh, lost.anchor.Mesh)
+		view.Damage = &damageView{Seq: lost.first(), Why: lost.why()}
+	case errors.As(err, &bad):
+		view.Damage = &damageView{Seq: bad.Seq, Why: whyDamaged(bad)}
 	case errors.As(err, &config):
 		return service.AsRefusal(err)
 	case err != nil:
@@ -151,11 +183,18 @@ func (c *cli) verdict(view auditView, err error) error {
 			return err
 		}
 	}
-	if damage == nil {
+	if view.Damage == nil {
 		return err
 	}
-	return refusal(commands.LedgerDamaged, fmt.Sprintf("the log of mesh %s is damaged: sequence %d is the first that is wrong", view.Mesh, damage.Seq),
-		fmt.Sprintf("%s; up to sequence %d it is sound", view.Damage.Why, view.Seq), "bindery restore FILE --store DIR")
+	r := refusal(commands.LedgerDamaged, fmt.Sprintf("the log of mesh %s is damaged: sequence %d is the first that is wrong", view.Mesh, view.Damage.Seq),
+		view.Damage.Why, "bindery restore FILE --store DIR")
+	if view.Seq > 0 {
+		r.Why += fmt.Sprintf("; up to sequence %d it is sound", min(view.Seq, view.Damage.Seq-1))
+	}
+	if lost != nil {
+		r.Candidates = lost.refusal().Candidates
+	}
+	return r
 }
 
 // whyDamaged is what is wrong, without the sequence.
@@ -174,6 +213,9 @@ func (c *cli) printVerdict(view auditView) error {
 	return c.ui.print(answer{json: data, items: []json.RawMessage{data}, names: []string{view.Mesh}, human: func(p *paper) {
 		p.line(fmt.Sprintf("the log of mesh %s is %s up to sequence %d", view.Mesh, p.state("sound"), view.Seq))
 		fields := []string{"mesh id", view.MeshID.String(), "chain", view.Chain, "events", fmt.Sprint(view.Events), "commands", fmt.Sprint(view.Commands)}
+		if view.Snapshots > 0 {
+			fields = append(fields, "snapshots", fmt.Sprintf("%d, as the events give them", view.Snapshots))
+		}
 		if view.Foreign > 0 {
 			fields = append(fields, "foreign", plural(int(view.Foreign), "message", "messages")+" that bindery did not write, skipped")
 		}

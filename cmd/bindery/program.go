@@ -157,7 +157,7 @@ that are never changed. Nothing is bound anew unless a command says so.`,
 	}
 	add("mesh", c.command(&meshInit{}), c.command(&apply{}), c.command(&status{}), c.command(&explain{}), c.command(&history{}), c.command(&logList{}), c.command(&watch{}))
 	add("noun", c.nodes(), c.provisions(), c.providers(), c.modules(), c.assignments(), c.bindings(), c.overrides(), c.credentials(), c.rotations(), c.access(), c.audits())
-	add("tool", c.command(&serve{}), c.command(&nodeAgent{}), c.command(&doctor{}), c.command(&version{}), c.command(&completion{}))
+	add("tool", c.command(&serve{}), c.command(&nodeAgent{}), c.command(&backup{}), c.command(&restore{}), c.command(&doctor{}), c.command(&version{}), c.command(&completion{}))
 	c.globals.bind(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colorModes(), cobra.ShellCompDirectiveNoFileComp))

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+
+	"bindery/commands"
+	"bindery/events"
+	"bindery/ledger"
+)
+
+// restoringDir is where a store grows until it is whole.
+func restoringDir(dir string) string { return dir + ".restoring" }
+
+// into restores a backup over a connection, with a bar.
+func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) error {
+	b := &bar{ui: c.ui, what: "restoring", total: int(in.b.Head().Seq)}
+	b.start()
+	defer b.stop()
+	at := uint64(0)
+	_, err := ledger.Restore(ctx, nc, in.b, ledger.Restoring{
+		CreateOptions: ledger.CreateOptions{Replicas: v.replicas},
+		Check:         in.allowed,
+		Each: func(p ledger.Position) {
+			at = p.Seq
+			in.held.reach(p)
+			b.at(int(at), "sequence "+fmt.Sprint(at))
+		},
+	})
+	if err != nil && ctx.Err() != nil {
+		return refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", at), "what is there does not count as a ledger", "bindery "+quoteAll(shown(c.args)))
+	}
+	return badBackup(in.name, err)
+}
+
+// intoServer restores into a new stream.
+func (v *restore) intoServer(ctx context.Context, c *cli, n natsContext, in *source) error {
+	nc, err := n.connect()
+	if err != nil {
+		return notReached(n.URL, err)
+	}
+	defer nc.Close()
+	mesh := in.b.Head().Mesh
+	err = v.into(ctx, c, nc, in)
+	switch {
+	case errors.Is(err, ledger.ErrExists):
+		return refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", err.Error(), "bindery --server "+quote(n.URL)+" status")
+	case errors.Is(err, ledger.ErrOtherBackup):
+		return refusal(commands.LedgerExists, "a part of another ledger of mesh "+mesh+" is on the server", err.Error(), "nats stream rm "+ledger.StreamName(mesh))
+	}
+	return err
+}
+
+// intoStore restores into a store that is not there yet: it grows beside its place
+// and gets its name when it is whole.
+func (v *restore) intoStore(ctx context.Context, c *cli, dir string, in *source) error {
+	if err := freeForStore(dir); err != nil {
+		return err
+	}
+	grows := restoringDir(dir)
+	if err := os.MkdirAll(grows, 0o700); err != nil {
+		return storeError(grows, err)
+	}
+	err := v.grow(ctx, c, grows, in)
+	if errors.Is(err, ledger.ErrOtherBackup) || errors.Is(err, ledger.ErrExists) {
+		return refusal(commands.LedgerExists, "a part of another ledger is in "+grows, err.Error(), "rm -r "+quote(grows))
+	}
+	if err == nil {
+		err = c.identify(grows, dir, in.b.Head())
+	}
+	if err != nil {
+		return err
+	}
+	// If we die here, the same command finds everything there.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return storeError(dir, err)
+	}
+	if err := os.Rename(grows, dir); err != nil {
+		return storeError(dir, err)
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+// freeForStore refuses a directory that has something in it.
+func freeForStore(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && len(entries) == 0:
+		return nil
+	case err != nil:
+		return storeError(dir, err)
+	case isStore(dir):
+		return refusal(commands.LedgerExists, "there is a store in "+dir, "a backup is restored into a store that is not there yet", fixWith+"--store "+quote(dir+"-restored"))
+	}
+	return refusal(commands.StoreUnusable, "the directory "+dir+" is no store and not empty", fmt.Sprintf("it holds %q", entries[0].Name()),
+		fixWith+"--store "+quote(filepath.Join(dir, "bindery")))
+}
+
+// grow restores into a locked directory.
+func (v *restore) grow(ctx context.Context, c *cli, dir string, in *source) (err error) {
+	lock, err := ledger.AcquireLock(ctx, dir, ledger.LockConfig{Command: c.path})
+	if err != nil {
+		return storeError(dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	srv, err := ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir})
+	if err != nil {
+		return storeError(dir, err)
+	}
+	defer srv.Close()
+	nc, err := srv.Connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	err = v.into(ctx, c, nc, in)
+	if errors.Is(err, ledger.ErrExists) && isWhole(ctx, nc, in.b.Head()) {
+		return nil // only its name was missing
+	}
+	return err
+}
+
+// isWhole reports whether the ledger of a head is there.
+func isWhole(ctx context.Context, nc *nats.Conn, h ledger.BackupHead) bool {
+	log, err := ledger.Open(ctx, nc, h.Mesh)
+	if err != nil {
+		return false
+	}
+	last, err := log.Last(ctx)
+	if err != nil || last != h.Seq {
+		return false
+	}
+	recs, err := log.Get(ctx, last, last)
+	return err == nil && recs[0].Get(events.HeaderChain) == h.Chain.String()
+}
