@@ -141,6 +141,7 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 	if err := s.guarded(c, dir, &by); err != nil {
 		return err
 	}
+	s.expectSnapshot(c, by)
 	srv, err := ledger.StartEmbedded(ctx, by.server)
 	if err != nil {
 		return storeError(dir, err)
@@ -199,7 +200,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		s.keeper = readmodel.New(readmodel.Config{Log: s.log, Memory: true, Logger: by.logger})
 		cfg.Observe = s.keeper.Note
 	}
-	cfg.State = s.resume(ctx, c, by)
+	cfg.State = s.resume(ctx)
 	h, err := s.openHandler(ctx, c, cfg, by)
 	if err != nil {
 		return err

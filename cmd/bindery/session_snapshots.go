@@ -13,18 +13,27 @@ import (
 	"bindery/projections"
 )
 
-// resume is the state from which the handler goes on: folded from the newest
-// snapshot of the store, which is left a newer one where that took long. It is nil
-// where the log cannot be folded: whoever folds it from its beginning finds out why.
-func (s *session) resume(ctx context.Context, c *cli, by opening) *projections.State {
+// expectSnapshot begins to load the newest snapshot of the store, while the server
+// starts on it.
+func (s *session) expectSnapshot(c *cli, by opening) {
 	if by.whole {
-		return nil
+		return
 	}
 	logger := by.logger
 	if logger == nil {
 		logger = slog.New(warnings{c.ui})
 	}
 	s.snapshots = snapshot.In(filepath.Join(by.server.Dir, snapshot.Dir), logger)
+	s.snapshots.Ahead()
+}
+
+// resume is the state from which the handler goes on: folded from the newest
+// snapshot of the store, which is left a newer one where that took long. It is nil
+// where the log cannot be folded: whoever folds it from its beginning finds out why.
+func (s *session) resume(ctx context.Context) *projections.State {
+	if s.snapshots == nil {
+		return nil
+	}
 	state, err := snapshot.Open(ctx, s.log, s.snapshots)
 	if err != nil {
 		return nil

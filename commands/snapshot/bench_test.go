@@ -22,8 +22,8 @@ import (
 	"bindery/projections"
 )
 
-// old is a store with a year's history: n events, most of them of one command each,
-// about a fleet of 10,000 bindings.
+// old is a store with a year's history: n events, each of a command of its own, about
+// a fleet of 10,000 bindings.
 type old struct {
 	b     testing.TB
 	dir   string
@@ -35,9 +35,11 @@ type old struct {
 	seq   uint64 // stored
 }
 
+var oldSlots = []string{"db", "cache", "files", "sso"}
+
 const (
 	oldConsumers = 2500 // of four slots
-	oldProviders = 1000
+	oldProviders = 100  // of each
 )
 
 // newOld makes one on a server without fsync, and stops that in order.
@@ -54,12 +56,7 @@ func newOld(b testing.TB, n int) *old {
 	o.log, err = ledger.Create(b.Context(), nc, "home", ledger.CreateOptions{})
 	fine(b, err)
 	o.fleet()
-	step := 365 * 24 * time.Hour / time.Duration(n)
-	for k := 0; int(o.state.Seq) < n; k++ {
-		o.clock = o.clock.Add(step)
-		v := "16." + strconv.Itoa(k)
-		o.do(commands.UpdateProvider{Provider: fmt.Sprintf("db-%d", k%oldProviders), Version: &v})
-	}
+	o.rotate(n)
 	o.flush()
 	return o
 }
@@ -74,7 +71,7 @@ func fine(b testing.TB, err error) {
 func (o *old) fleet() {
 	o.do(commands.CreateMesh{Name: "home"})
 	m := manifest.Module{Requires: map[string]manifest.Requirement{}}
-	for _, slot := range []string{"db", "cache", "files", "sso"} {
+	for _, slot := range oldSlots {
 		o.do(commands.DefineProvision{Name: slot, Scope: events.ScopeNode})
 		m.Requires[slot] = manifest.Requirement{Provision: slot}
 	}
@@ -91,15 +88,40 @@ func (o *old) fleet() {
 	}
 }
 
-// do decides a command; it is stored with others.
-func (o *old) do(c commands.Command) {
-	d, err := commands.Decide(o.state, c, commands.Env{Now: o.clock.UTC().Truncate(time.Millisecond), NewID: o.ids, Actor: "ann@example", Command: o.ids()})
+// rotate replaces the credential of every slot again and again, over a year, until
+// there are n events: each is asked for, issued, taken up, and the one before revoked.
+func (o *old) rotate(n int) {
+	step := 365 * 24 * time.Hour / time.Duration(n)
+	before := map[string]uint64{}
+	for {
+		for i := range oldConsumers {
+			for _, slot := range oldSlots {
+				if o.clock = o.clock.Add(4 * step); int(o.state.Seq) >= n {
+					return
+				}
+				path := fmt.Sprintf("app-%d/%s", i, slot)
+				now := o.do(commands.RequestCredential{Slot: path})
+				issued := o.do(commands.IssueCredential{Slot: path, Generation: now, SecretRef: "file:/srv/" + path + ".env"})
+				o.do(commands.AcknowledgeBinding{Slot: path, At: issued})
+				if was := before[path]; was != 0 {
+					o.do(commands.RevokeCredential{Slot: path, Generation: was})
+				}
+				before[path] = now
+			}
+		}
+	}
+}
+
+// do decides a command; it is stored with others. It returns its last sequence.
+func (o *old) do(c commands.Command) uint64 {
+	d, err := commands.Decide(o.state, c, commands.Env{Now: o.clock.UTC().Truncate(time.Millisecond), NewID: o.ids, Actor: "ann@example", Reason: "every two weeks", Command: o.ids()})
 	fine(o.b, err)
 	o.state.Commit()
 	if len(o.group) > 0 && o.pending()+len(d.Records) > 1000 {
 		o.flush()
 	}
 	o.group = append(o.group, d.Records)
+	return o.state.Seq
 }
 
 func (o *old) pending() (n int) {
@@ -124,6 +146,9 @@ func (o *old) flush() {
 func (o *old) opened(store *Store, bare bool) time.Duration {
 	ctx := context.Background()
 	start := time.Now()
+	if !bare {
+		store.Ahead()
+	}
 	srv, err := ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: o.dir})
 	fine(o.b, err)
 	defer srv.Close()

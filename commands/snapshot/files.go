@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"bindery/events"
@@ -44,6 +45,9 @@ type Store struct {
 	dir    string
 	logger *slog.Logger
 	tun    tuning
+
+	mu    sync.Mutex
+	ahead *ahead // what Ahead has begun
 }
 
 // In is the store in a directory. What cannot be written or used is told to logger as

@@ -128,7 +128,7 @@ func (s *Store) load(ctx context.Context, log Log, e Entry) *projections.State {
 		s.discard(e, errDisagrees)
 		return nil
 	}
-	state, err := read(e)
+	state, err := s.take(e)
 	switch {
 	case removable(err):
 		s.discard(e, err)
@@ -150,6 +150,44 @@ func (s *Store) discard(e Entry, cause error) {
 	if err := s.Remove(e); err != nil {
 		s.logger.Warn("removing a snapshot", "error", err)
 	}
+}
+
+// ahead is a snapshot that is being loaded.
+type ahead struct {
+	entry Entry
+	done  chan struct{}
+	state *projections.State
+	err   error
+}
+
+// Ahead begins to load the newest snapshot, for who opens the ledger next: while its
+// server starts. Whether it agrees with the log is looked at then.
+func (s *Store) Ahead() {
+	all, err := s.List()
+	if err != nil || len(all) == 0 {
+		return
+	}
+	a := &ahead{entry: all[len(all)-1], done: make(chan struct{})}
+	s.mu.Lock()
+	s.ahead = a
+	s.mu.Unlock()
+	go func() {
+		defer close(a.done)
+		a.state, a.err = read(a.entry)
+	}()
+}
+
+// take loads a snapshot, or waits for it where that has begun.
+func (s *Store) take(e Entry) (*projections.State, error) {
+	s.mu.Lock()
+	a := s.ahead
+	s.ahead = nil
+	s.mu.Unlock()
+	if a == nil || a.entry != e {
+		return read(e)
+	}
+	<-a.done
+	return a.state, a.err
 }
 
 func read(e Entry) (*projections.State, error) {

@@ -172,7 +172,7 @@ func TestWrongSnapshots(t *testing.T) {
 			rename(t, e, fmt.Sprintf("%d-%s.snap", e.Seq, strings.Repeat("0", chainDigits)))
 		}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		wrong := func(t *testing.T, ahead bool) {
 			w := w.in(t)
 			s, warnings := w.store()
 			// The newest is not at the end, so that there is something to fold.
@@ -183,6 +183,9 @@ func TestWrongSnapshots(t *testing.T) {
 			kept := must(s.List())(t)
 			newest := kept[len(kept)-1]
 			c.spoil(t, newest)
+			if ahead {
+				s.Ahead()
+			}
 			w.at(s, all, last)
 			now := s.seqs(t)
 			if there := slices.Contains(now, newest.Seq); there != c.stays {
@@ -197,7 +200,9 @@ func TestWrongSnapshots(t *testing.T) {
 			if there := slices.Contains(s.seqs(t), newest.Seq); there != c.stays {
 				t.Errorf("after the next one there are %v, %d should be there: %t", s.seqs(t), newest.Seq, c.stays)
 			}
-		})
+		}
+		t.Run(what, func(t *testing.T) { wrong(t, false) })
+		t.Run(what+", loaded ahead", func(t *testing.T) { wrong(t, true) })
 	}
 }
 
@@ -246,6 +251,25 @@ func TestCannotWrite(t *testing.T) {
 	if !strings.Contains(warnings.String(), "writing a snapshot") {
 		t.Errorf("warned: %q", warnings)
 	}
+}
+
+// What was loaded ahead is used once, and not where another one is asked for.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.grow(60)
+	all, last := w.prefixes(), w.last()
+	s, _ := w.store()
+	s.Ahead() // there is none
+	must(Open(t.Context(), w.log, s))(t)
+	s.Ahead()
+	w.at(s, all, 150)
+	s.Ahead()
+	a, b := must(StateAt(t.Context(), w.log, s, last))(t), must(StateAt(t.Context(), w.log, s, last))(t)
+	if a == b {
+		t.Error("one state was given away twice")
+	}
+	w.at(s, all, last)
 }
 
 // What was left by who was killed while writing is swept out, in time.
