@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -153,6 +154,37 @@ func (r *blockRecord) chain() string {
 		return ""
 	}
 	return h.Get(events.HeaderChain)
+}
+
+// skipped is how many blocks lie before the one with sequence from, and the first
+// sequence of that: 0 and 1 where their files do not follow one another.
+func skipped(files []blockFile, from uint64) (n int, first uint64) {
+	first = 1
+	for i, file := range files {
+		seq, err := file.first()
+		if err != nil || i == 0 && seq != 1 || i > 0 && (seq <= first || file.number != files[i-1].number+1) {
+			return 0, 1
+		}
+		if seq > from {
+			break
+		}
+		n, first = i, seq
+	}
+	return n, first
+}
+
+// first is the first sequence of a block.
+func (f blockFile) first() (uint64, error) {
+	in, err := os.Open(f.path)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	var head [recordHead]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(head[4:]), nil
 }
 
 // blockFile is a block's file.

@@ -36,6 +36,8 @@ type Files struct {
 	// is: what describes it is lost or altered (a *ConfigError where it can be read).
 	// nil: it would.
 	Described error
+	// From is where reading began: what lies before it was not looked at.
+	From uint64
 	// Packed is set where the server has compressed or encrypted messages: they
 	// cannot be looked at, and nothing is said of them.
 	Packed bool
@@ -58,7 +60,11 @@ const (
 // server uses; nil where there is none. Where there are several, which a store
 // never has, it reads the first. Damage is no error; an error is that a file
 // cannot be read.
-func ReadFiles(dir string) (*Files, error) {
+//
+// Messages in files before that of sequence from, which is known to be sound, are
+// not read, as long as the server has its index: without it would read them
+// itself. With 0 all are read.
+func ReadFiles(dir string, from uint64) (*Files, error) {
 	entries, err := os.ReadDir(streamsDir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -73,7 +79,7 @@ func ReadFiles(dir string) (*Files, error) {
 		}
 		f := &Files{Stream: e.Name(), Mesh: mesh, dir: filepath.Join(streamsDir(dir), e.Name())}
 		f.Described = f.described()
-		if err := f.read(); err != nil {
+		if err := f.read(from); err != nil {
 			return nil, fmt.Errorf("reading the files of the ledger: %w", err)
 		}
 		return f, nil
@@ -112,8 +118,8 @@ func (f *Files) described() error {
 	return verifyConfig(f.Mesh, cfg)
 }
 
-// read reads the messages.
-func (f *Files) read() error {
+// read reads the messages, from the file in which a sequence lies.
+func (f *Files) read(from uint64) error {
 	if f.Packed {
 		return nil
 	}
@@ -122,6 +128,11 @@ func (f *Files) read() error {
 		return err
 	}
 	s := scan{f: f}
+	if _, err := os.Stat(filepath.Join(f.dir, messagesDir, indexFile)); err == nil && f.Described == nil {
+		skip, first := skipped(files, from)
+		files = files[skip:]
+		f.From, f.Last, f.End = first, first-1, first-1
+	}
 	for i, file := range files {
 		b, err := readBlock(f.Stream, file)
 		if err != nil {

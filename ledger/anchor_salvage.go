@@ -104,7 +104,8 @@ func (f *Files) Undescribe() error {
 	if f.Described == nil {
 		return nil
 	}
-	for _, name := range []string{server.JetStreamMetaFile, server.JetStreamMetaFileSum} {
+	// The index goes, too: it leaves out what other limits would have deleted.
+	for _, name := range []string{server.JetStreamMetaFile, server.JetStreamMetaFileSum, filepath.Join(messagesDir, indexFile)} {
 		if err := os.Remove(filepath.Join(f.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

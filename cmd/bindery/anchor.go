@@ -120,5 +120,5 @@ func (c *cli) isGone(dir string) error {
 	if !ok {
 		return nil
 	}
-	return gone(dir, anchors, a).refusal()
+	return gone(dir, anchors, a)
 }

@@ -49,11 +49,20 @@ func (d *damage) first() uint64 {
 // why says what is wrong, and what was proved.
 func (d *damage) why() string {
 	var at *ledger.DamageError
+	if errors.As(d.err, &at) {
+		return fmt.Sprintf("sequence %d is the first that is wrong: %s", at.Seq, d.what())
+	}
+	return d.what()
+}
+
+// what says what is wrong, without the sequence.
+func (d *damage) what() string {
+	var at *ledger.DamageError
 	var loss *ledger.LossError
 	text := d.err.Error()
 	switch {
 	case errors.As(d.err, &at):
-		text = fmt.Sprintf("sequence %d is the first that is wrong: %s", at.Seq, whyDamaged(at))
+		text = whyDamaged(at)
 	case errors.As(d.err, &loss):
 		text = loss.Why
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
+	"bindery/commands/snapshot"
 	"bindery/ledger"
 )
 
@@ -27,7 +29,10 @@ type guard struct {
 }
 
 // guardStore looks at a store that is locked. Nothing is changed.
-func (c *cli) guardStore(dir string) (*guard, error) {
+//
+// With whole all files are read. Else those before the newest snapshot are not: it
+// vouches for what is in them, and the server does not touch them.
+func (c *cli) guardStore(dir string, whole bool) (*guard, error) {
 	mode, err := c.anchorMode()
 	if err != nil {
 		return nil, err
@@ -36,11 +41,15 @@ func (c *cli) guardStore(dir string) (*guard, error) {
 	if g.anchors, err = c.anchorsFor(dir); err != nil && !errors.Is(err, errNoAnchors) {
 		return nil, err
 	}
-	if g.files, err = ledger.ReadFiles(dir); err != nil {
-		return nil, storeError(dir, err)
-	}
 	if err := g.find(); err != nil {
 		return nil, unreadAnchor(g.anchors, err)
+	}
+	from := uint64(0)
+	if !whole {
+		from = min(snapshot.In(filepath.Join(dir, snapshot.Dir), nil).Last(), g.anchor.Seq)
+	}
+	if g.files, err = ledger.ReadFiles(dir, from); err != nil {
+		return nil, storeError(dir, err)
 	}
 	if g.damage == nil {
 		g.damage = g.judge()
@@ -74,7 +83,7 @@ func (g *guard) find() error {
 			g.moved()
 		}
 		if ok && here.ID != store.ID.String() {
-			g.damage = &damage{dir: g.dir, anchor: here, err: &ledger.LossError{Anchor: here, Last: g.last(), Why: "another ledger is there, of the store " + store.ID.String() + ", not " + here.ID}}
+			g.damage = &damage{dir: g.dir, anchor: here, err: &ledger.LossError{Anchor: here, Why: "another ledger is there, of the store " + store.ID.String() + ", not " + here.ID}}
 		}
 	case ok: // what the store said is lost, or it is a copy of before
 		g.anchor = here
@@ -99,13 +108,6 @@ func (g *guard) moved() {
 		g.news = fmt.Sprintf("the store %s is a copy of %s: it gets an id and an anchor of its own", g.dir, g.anchor.Path)
 		g.store, g.anchor, g.mint = ledger.StoreID{}, ledger.Anchor{}, true
 	}
-}
-
-func (g *guard) last() uint64 {
-	if g.files == nil {
-		return 0
-	}
-	return g.files.Last
 }
 
 // judge holds the files against the anchor.
@@ -157,7 +159,7 @@ func (g *guard) copied(within string) (string, error) {
 
 // prepare makes of a copy what a server takes: messages up to one that is whole.
 func prepare(copied string, end uint64) error {
-	f, err := ledger.ReadFiles(copied)
+	f, err := ledger.ReadFiles(copied, 0)
 	if err != nil || f == nil || f.Packed {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // made to open a copy of what is whole, for reading only; who serves does not open
 // it at all: agents would act on what is left.
 func (s *session) guarded(c *cli, dir string, by *opening) error {
-	g, err := c.guardStore(dir)
+	g, err := c.guardStore(dir, by.whole || by.accept)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *session) guarded(c *cli, dir string, by *opening) error {
 	if g.damage == nil {
 		return nil
 	}
-	if g.damage.unread || by.answering != nil {
+	if g.damage.unread = g.damage.unread || g.files.Last == 0; g.damage.unread || by.answering != nil {
 		return g.damage
 	}
 	copied, err := g.copied("")

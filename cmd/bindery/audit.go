@@ -110,7 +110,7 @@ func (s *session) record(ctx context.Context, c *cli, dir string) error {
 		return storeError(dir, err)
 	}
 	s.later(lock.Unlock)
-	by := opening{server: ledger.EmbeddedConfig{Dir: dir}, find: openLog(dir, c.globals.mesh)}
+	by := opening{server: ledger.EmbeddedConfig{Dir: dir}, find: openLog(dir, c.globals.mesh), whole: true}
 	if err := s.guarded(c, dir, &by); err != nil {
 		return err
 	}

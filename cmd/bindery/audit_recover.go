@@ -92,7 +92,7 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 // session is closed again: nothing is changed.
 func (c *cli) examineDamage(ctx context.Context, dir string) (*damage, error) {
 	s := &session{}
-	err := s.open(ctx, c, dir, opening{find: openLog(dir, c.globals.mesh)})
+	err := s.open(ctx, c, dir, opening{find: openLog(dir, c.globals.mesh), whole: true})
 	d := s.damage
 	if err == nil && d == nil {
 		err = refusal(commands.NothingLost, "nothing is lost", "the ledger is what its anchor proves", "bindery audit verify")

@@ -124,7 +124,7 @@ func (s *session) firstDamage(err error) error {
 		return err
 	}
 	var found *ledger.DamageError
-	if d := s.guard.damage; errors.As(err, &found) && found.Seq < d.first() {
+	if d := s.guard.damage; errors.As(err, &found) && found.Seq+1 < d.first() { // what is cut within a command ends in what is whole
 		return err
 	}
 	return s.guard.damage
@@ -167,6 +167,8 @@ func (c *cli) verdict(view auditView, err error) error {
 	switch {
 	case errors.As(err, &other):
 		return refusal(commands.WrongMesh, "the checkpoint is of another mesh", err.Error(), "bindery status")
+	case errors.As(err, &lost) && lost.first() == 0:
+		return lost // no event is
 	case errors.As(err, &lost):
 		view.Mesh = cmp.Or(view.Mesh, lost.mesh, lost.anchor.Mesh)
 		view.Damage = &damageView{Seq: lost.first(), Why: lost.why()}
