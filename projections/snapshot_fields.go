@@ -270,21 +270,33 @@ func (x *archive) credential(c *Credential) {
 	num(x, &c.Ended)
 	num(x, &c.Seq)
 	x.signed(&c.since)
-	secret := x.texts.get(c.ref)
-	text(x, &secret)
-	if !x.saving && len(secret) <= maxTextRef {
-		c.ref = x.texts.add(secret)
-	}
+	x.secretRef(&c.ref)
 	refTo(x, &c.Binding, tBinding)
 	refTo(x, &c.Provider, tProvider)
 	refTo(x, &c.Rotation, tRotation)
 	refTo(x, &c.older, tCredential)
 	num(x, &c.tag)
 	num(x, &c.State)
-	if c.State > Gone || len(secret) > maxTextRef {
-		x.fail("a credential has no such state or reference")
+	if c.State > Gone {
+		x.fail("a credential has no such state")
 	}
 	x.flag(&c.Late)
+}
+
+// secretRef is a text that stands among others.
+func (x *archive) secretRef(r *textRef) {
+	if x.saving {
+		secret := x.texts.get(*r)
+		text(x, &secret)
+		return
+	}
+	n := x.uvarint()
+	if n > maxTextRef {
+		x.fail("a reference is too long")
+	}
+	if x.err == nil {
+		*r = addText(x.texts, x.take(int(n)))
+	}
 }
 
 func (x *archive) rotation(o *Rotation) {

@@ -10,8 +10,10 @@ type textRef uint64
 const textPage = 1 << 16
 
 // add keeps s, of 255 bytes at most.
-func (t *texts) add(s string) textRef {
-	if s == "" {
+func (t *texts) add(s string) textRef { return addText(t, s) }
+
+func addText[T string | []byte](t *texts, s T) textRef {
+	if len(s) == 0 {
 		return 0
 	}
 	last := len(t.pages) - 1
