@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -394,4 +396,56 @@ func TestMessageLine(t *testing.T) {
 	if strings.Contains(string(backupOf(t, func() *Log { l := fastLog(t, quickStore(t)); hostile(t, l); return l }())), "Nats-") {
 		t.Error("a backup has headers of the server")
 	}
+}
+
+// What a backup and its reading take of memory does not grow with the ledger.
+func TestBackupMemory(t *testing.T) {
+	const events, most = 100_000, 48 << 20
+	l, w := freshLog(t, quickStore(t)), newWriter()
+	for w.seq < events {
+		after := w.seq
+		if _, err := l.Append(ctxT(t), after, w.commands(slices.Repeat([]int{1}, MaxEvents)...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head, err := l.BackupHead(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heapNow()
+	grown := func(at Position) {
+		if at.Seq%25_000 != 0 {
+			return
+		}
+		if now := heapNow(); now > before+most {
+			t.Errorf("at sequence %d the heap has grown by %d MB", at.Seq, (now-before)>>20)
+		}
+	}
+	r, wr := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := l.Backup(ctxT(t), wr, Backing{Head: head})
+		done <- errors.Join(err, wr.Close())
+	}()
+	b, err := OpenBackup(r)
+	for err == nil {
+		var step BackupStep
+		if step, err = b.Next(); err == nil {
+			grown(step.At) // both sides are in use then
+		}
+	}
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heapNow is what is in use now.
+func heapNow() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
