@@ -19,7 +19,7 @@ type anchorFlags struct {
 
 func (a *anchorFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&a.dir, "anchors", "", "`dir` of the anchors, outside every store (BINDERY_ANCHORS; $XDG_STATE_HOME/bindery/anchors, else ~/.local/state/bindery/anchors)")
-	f.Var(&a.mode, "anchor", "`when` it is written: second (at most that far behind) or sync (before each answer) (BINDERY_ANCHOR)")
+	f.Var(&a.mode, "anchor", "`when` the anchor is written: second (at most that far behind) or sync (before each answer) (BINDERY_ANCHOR)")
 }
 
 // anchorMode is when an anchor is written.

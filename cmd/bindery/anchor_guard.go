@@ -121,10 +121,10 @@ func (g *guard) judge() *damage {
 		return nil
 	case f.Damage != nil:
 		return d(f.Damage)
-	case f.Described != nil:
-		return d(f.Described)
 	case !f.Packed && f.Last < a.Seq:
 		return d(&ledger.LossError{Anchor: a, Last: f.Last, Why: fmt.Sprintf("the log ends at sequence %d", f.Last)})
+	case f.Described != nil:
+		return d(f.Described)
 	}
 	return nil
 }
@@ -163,8 +163,6 @@ func prepare(copied string, end uint64) error {
 	if err != nil || f == nil || f.Packed {
 		return err
 	}
-	if f.Damage != nil || f.End > end {
-		err = f.CutAfter(end)
-	}
-	return errors.Join(err, f.Undescribe())
+	// The index goes in any case: it may know of more than there is.
+	return errors.Join(f.CutAfter(end), f.Undescribe())
 }

@@ -100,6 +100,9 @@ func (c *cli) examineDamage(ctx context.Context, dir string) (*damage, error) {
 	if d != nil {
 		d.mesh = s.mesh
 		s.handler.View(func(st *projections.State) { d.state = st })
+		if f := s.guard.files; d.first() == 0 && d.end.Seq < f.End { // the chain ends before the files do
+			d.err = &ledger.DamageError{Seq: d.end.Seq + 1, Why: "it does not continue the chain", Err: d.err}
+		}
 		if last, e := s.log.Last(ctx); e == nil && d.anchor.Seq == 0 {
 			d.proves(s, last)
 		}
@@ -122,11 +125,20 @@ func (d *damage) proves(s *session, last uint64) {
 
 // imagineRecovery shows what would be recorded.
 func (c *cli) imagineRecovery(d *damage, req commands.Request) error {
-	_, r, err := c.imagine(d.state, req)
+	r := d.unchanged(req)
+	var err error
+	if d.first() > 0 {
+		_, r, err = c.imagine(d.state, req)
+	}
 	if err != nil {
 		return err
 	}
 	return c.printResult("mesh "+d.mesh, r)
+}
+
+// unchanged is the result of a recovery that brought all events back.
+func (d *damage) unchanged(req commands.Request) commands.Result {
+	return commands.Result{Seq: d.end.Seq, DryRun: req.DryRun, CommandID: req.ID, Time: d.state.Time, Events: []commands.EventView{}, Effect: commands.EffectOf(d.state, nil)}
 }
 
 // lostDir is where a store keeps the files of before a recovery.
@@ -148,6 +160,9 @@ func (c *cli) recover(ctx context.Context, dir string, d *damage, req commands.R
 	g := s.guard
 	if g.kept != "" {
 		kept = append(kept, g.kept)
+	}
+	if d.first() == 0 { // the files are right again, and no event was lost
+		return d.unchanged(req), kept, nil
 	}
 	// Whoever is killed from here on does the same again: the anchor that proves the
 	// loss stands until the new one takes its place.
@@ -184,7 +199,7 @@ func (g *guard) renew(c *cli, p ledger.Position, mesh string) error {
 // nothing is replaced.
 func (g *guard) replace(end ledger.Position, now time.Time) error {
 	if f := g.files; f.Damage == nil && f.Described == nil && f.End == end.Seq {
-		return nil
+		return f.CutAfter(end.Seq) // nothing but the index, which may know of more
 	}
 	copied, err := g.copied(g.dir)
 	if err != nil {
