@@ -39,15 +39,23 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	if v.snapshots != "" {
 		snapshots = snapshot.In(v.snapshots, logger)
 	}
+	anchor, err := c.remoteAnchor(n.URL, logger)
+	if err != nil {
+		return err
+	}
 	h, _, stopTelling, err := v.health(c, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stopTelling() }()
 	host, _ := os.Hostname()
-	inst := instance.New(instance.Config{Conn: conn, Dial: func() (*nats.Conn, error) { return answers.connect() }, Mesh: c.globals.mesh, Name: host + "-" + strconv.Itoa(os.Getpid()),
+	cfg := instance.Config{Conn: conn, Dial: func() (*nats.Conn, error) { return answers.connect() }, Mesh: c.globals.mesh, Name: host + "-" + strconv.Itoa(os.Getpid()),
 		Version: serviceVersion, Door: service.Door{Signed: true}, Snapshots: snapshots,
-		Handler: handler.Config{Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger, Meter: h.metrics}})
+		Handler: handler.Config{Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger, Meter: h.metrics}}
+	if anchor != nil {
+		cfg.Taking, cfg.Handler.Durable = anchor.taking, anchor.durable
+	}
+	inst := instance.New(cfg)
 	watching := watchedInstance{inst}
 	h.watched.Store(&watched{handler: watching, log: watching})
 	ctx, stop := context.WithCancel(ctx)

@@ -48,6 +48,11 @@ type Config struct {
 	// AppendTimeout. The rest is the instance's own.
 	Handler handler.Config
 	Door    service.Door // who may ask
+	// Taking is called when this instance has the lease, before it writes or answers
+	// as the writer: whether the log is what was proved. Run ends with its error where
+	// that wraps a *ledger.LossError. What it returns is called when this instance is
+	// the writer no more. nil: nothing is asked.
+	Taking func(ctx context.Context, log *ledger.Log, h *handler.Handler) (done func(), err error)
 	// Snapshots are on this machine; nil: the whole log is read at the start.
 	Snapshots *snapshot.Store
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
@@ -387,6 +392,12 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 		i.release(lease)
 		return err
 	}
+	done, err := i.taking(lease.Context(), h)
+	if err != nil || done == nil {
+		i.handBack(h)
+		i.release(lease)
+		return err
+	}
 	var keeping sync.WaitGroup
 	kept, stopKeeping := context.WithCancel(lease.Context())
 	defer stopKeeping()
@@ -412,9 +423,25 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 	answers.stop()
 	stopKeeping()
 	keeping.Wait()
+	done()
 	i.handBack(h)
 	i.release(lease)
 	return err
+}
+
+// taking asks whether the log may be written. Both results are nil where that is not
+// known: the lease is then competed for again.
+func (i *Instance) taking(ctx context.Context, h *handler.Handler) (done func(), err error) {
+	if i.cfg.Taking == nil {
+		return func() {}, nil
+	}
+	done, err = i.cfg.Taking(ctx, i.log, h)
+	var loss *ledger.LossError
+	if err != nil && !errors.As(err, &loss) {
+		i.logger.Warn("holding the log against what was proved", "error", err)
+		return nil, nil
+	}
+	return done, err
 }
 
 // hold waits while the lease is held, and sees to it that what others may still
