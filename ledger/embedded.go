@@ -80,8 +80,6 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		// answers all of them.
 		MaxPending:             256 << 20,
 		DisableJetStreamBanner: true,
-		// Else it makes a directory in the store, as soon as options are set anew.
-		OCSPConfig: &server.OCSPConfig{Mode: server.OCSPModeNever},
 	}
 	var self *Key
 	if cfg.Users != nil {
@@ -94,6 +92,7 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	}
 	if cfg.TLS != nil {
 		opts.TLSConfig, opts.TLS, opts.TLSTimeout = cfg.TLS, true, tlsTimeout
+		opts.OCSPConfig = &server.OCSPConfig{Mode: server.OCSPModeNever} // it would keep files in the store
 	}
 	if cfg.Adjust != nil {
 		cfg.Adjust(opts)

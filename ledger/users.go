@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -45,6 +47,9 @@ func (e *Embedded) SetUsers(users []User) error {
 	if err := e.srv.ReloadOptions(opts); err != nil {
 		return fmt.Errorf("changing who may connect: %w", err)
 	}
+	// The server makes it whenever options are set anew, and puts nothing in it
+	// (server/ocsp.go, setupOCSPStapleStoreDir).
+	_ = os.Remove(filepath.Join(opts.StoreDir, "ocsp"))
 	e.opts = opts
 	return nil
 }
