@@ -167,7 +167,7 @@ func (s Anchors) SetAside(a Anchor, why string) (string, error) {
 	if err := os.Rename(s.path(a.ID), to); err != nil {
 		return "", fmt.Errorf("setting the anchor of %s aside: %w", a.ID, err)
 	}
-	return to, syncDir(s.Dir)
+	return to, SyncDir(s.Dir)
 }
 
 // Keep keeps a copy of an anchor beside it, which goes on to stand.
@@ -181,35 +181,6 @@ func (s Anchors) Keep(a Anchor, why string) (string, error) {
 		return "", fmt.Errorf("keeping the anchor of %s: %w", a.ID, err)
 	}
 	return to, nil
-}
-
-// replaceFile writes a file of mode 0600 whole or not at all, durably: it is
-// synced before it gets its name, and its directory after.
-func replaceFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // AnchorEvery is how far an anchor may be behind what is durable.

@@ -95,7 +95,7 @@ func (f *Files) CutAfter(seq uint64) error {
 	if err := os.Remove(filepath.Join(f.dir, messagesDir, indexFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(filepath.Join(f.dir, messagesDir))
+	return SyncDir(filepath.Join(f.dir, messagesDir))
 }
 
 // Undescribe removes what describes the stream, where that is lost or altered: it

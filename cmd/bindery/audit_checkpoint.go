@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,7 +66,7 @@ func (v *auditCheckpoint) run(ctx context.Context, c *cli, _ []string) error {
 		return badSigner(v.key)
 	}
 	if v.out != "" {
-		if err := replaceFile(v.out, signed, 0o644); err != nil {
+		if err := ledger.ReplaceFile(v.out, 0o644, ledger.Bytes(signed)); err != nil {
 			return refusal(commands.StoreUnusable, "the checkpoint cannot be written", err.Error(), "ls -ld "+quote(filepath.Dir(v.out)))
 		}
 	}
@@ -104,31 +103,4 @@ func readSigner(path string) (string, error) {
 
 func badSigner(path string) error {
 	return usage("the file "+path+" holds no key that signs checkpoints", "", "bindery audit keygen OTHER")
-}
-
-// replaceFile writes a file as a whole: it is the old one or the new one, also
-// after the power fails.
-func replaceFile(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

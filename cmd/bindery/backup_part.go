@@ -119,7 +119,7 @@ func (p *part) finish(path string) (int64, error) {
 		err = os.Rename(p.path, path)
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = ledger.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return 0, err

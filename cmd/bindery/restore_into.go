@@ -84,7 +84,7 @@ func (v *restore) intoStore(ctx context.Context, c *cli, dir string, in *source)
 	if err := os.Rename(grows, dir); err != nil {
 		return storeError(dir, err)
 	}
-	return syncDir(filepath.Dir(dir))
+	return ledger.SyncDir(filepath.Dir(dir))
 }
 
 // freeForStore refuses a directory that has something in it.

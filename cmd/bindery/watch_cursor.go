@@ -11,6 +11,7 @@ import (
 
 	"bindery/commands/subscriber"
 	"bindery/events"
+	"bindery/ledger"
 )
 
 // cursorFile keeps up to where a watch came. What is in it is never ahead of what
@@ -87,23 +88,8 @@ func (f *cursorFile) flush() error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(f.path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(f.path)+".*") // mode 0600
-	if err != nil {
+	if err := ledger.ReplaceFile(f.path, 0o600, ledger.Bytes(append(data, '\n'))); err != nil {
 		return f.failed(err)
-	}
-	_, err = tmp.Write(append(data, '\n'))
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), f.path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
-		return f.failed(err)
-	}
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync() // where a directory cannot be synced, an older cursor may come back: that repeats, and leaves nothing out
-		_ = d.Close()
 	}
 	f.there, f.dirty, f.written = true, false, time.Now()
 	return nil

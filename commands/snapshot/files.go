@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"bindery/events"
+	"bindery/ledger"
 	"bindery/projections"
 )
 
@@ -145,7 +146,7 @@ func (s *Store) Write(state *projections.State) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return errors.Join(syncDir(s.dir), s.prune())
+	return errors.Join(ledger.SyncDir(s.dir), s.prune())
 }
 
 // write is Write; what goes wrong is a warning.
@@ -159,14 +160,6 @@ func (s *Store) write(state *projections.State) {
 		return
 	}
 	s.logger.Debug("wrote a snapshot", "seq", state.Seq, "took", time.Since(start))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // prune removes what is not needed any more. What a later program wrote is its own.
