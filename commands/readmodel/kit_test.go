@@ -37,7 +37,7 @@ type world struct {
 
 	stop  context.CancelFunc
 	ended chan error
-	said  *bytes.Buffer
+	said  *saying
 }
 
 func newWorld(t testing.TB) *world { return newWorldWith(t, false, true) }
@@ -70,7 +70,7 @@ func (w *world) start(open func(context.Context, *nats.Conn) (*ledger.Log, error
 	w.must(err)
 	w.log, err = open(w.t.Context(), w.nc)
 	w.must(err)
-	w.said = &bytes.Buffer{}
+	w.said = &saying{}
 	w.k = New(Config{Log: w.log, Memory: w.memory, Logger: slog.New(slog.NewTextHandler(w.said, nil))})
 	w.h, err = handler.Open(w.t.Context(), handler.Config{Log: w.log, Observe: func(evs []events.Event) { w.k.Note(evs) }})
 	w.must(err)
@@ -83,6 +83,24 @@ func (w *world) keep() {
 	k := w.k
 	ended := w.ended
 	go func() { ended <- k.Run(ctx, w.nc, w.h); close(ended) }()
+}
+
+// saying is what a keeper logs, while it does.
+type saying struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (s *saying) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.Write(p)
+}
+
+func (s *saying) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all.String()
 }
 
 // again stops the keeper and starts another one.
