@@ -228,7 +228,8 @@ func TestAttacks(t *testing.T) {
 	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err.Error() })
 	for _, subject := range []string{"bindery.home.node." + ulid.Make().String() + ".registered", "$JS.API.STREAM.DELETE.bindery-home",
 		"$JS.API.STREAM.UPDATE.bindery-home", "$JS.API.STREAM.PURGE.bindery-home", "$JS.API.STREAM.MSG.DELETE.bindery-home",
-		"$JS.API.CONSUMER.CREATE.bindery-home", "$JS.API.DIRECT.GET.bindery-home", "$JS.API.STREAM.MSG.GET.bindery-home",
+		"$JS.API.DIRECT.GET.bindery-home", "$JS.API.STREAM.CREATE.bindery-other", "$JS.API.STREAM.SNAPSHOT.bindery-home",
+		"$KV.bindery-home-bindings.x.y", "$KV.bindery-home-holders.x.y", "$JS.API.DIRECT.GET.KV_bindery-home-sealed",
 		"_INBOX." + ann.Public + ".x", "$SYS.REQ.SERVER.PING.IDZ", "$JS.ACK.x"} {
 		_ = nc.PublishRequest(subject, command, []byte("{}"))
 		_ = nc.Flush()

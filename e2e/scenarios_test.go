@@ -168,7 +168,7 @@ type covered struct {
 var scenarios = map[string][]covered{
 	"silent or wrong binding": {
 		{row: "an edited request, applied again, moved the claim", script: "binding", phase: "apply-again"},
-		{row: "a restore bound at random", later: "export and restore are not built yet"},
+		{row: "a restore bound at random", test: "TestTrialRestore", later: "export is not built yet"},
 		{row: "a recorded provider that is absent", script: "binding", phase: "absent-provider"},
 		{row: "a reservation was stolen; two claims on one volume", test: "TestParallelCreates"},
 		{row: "a selector for something absent picked something", script: "binding", phase: "unknown-provider"},
@@ -188,8 +188,7 @@ var scenarios = map[string][]covered{
 		{row: "provider moved, consumer calls the old place", script: "moves", phase: "relocate"},
 		{row: "moving the consumer lost its provider", script: "moves", phase: "move-keeps"},
 		{row: "one of two left after a move", script: "moves", phase: "many-relocations"},
-		{row: "ids minted anew on import", script: "moves", phase: "same-ids",
-			later: "backup and restore are not built yet; that a replay mints none is proved"},
+		{row: "ids minted anew on import", script: "moves", phase: "same-ids", test: "TestBackupAndRestoreKilled"},
 		{row: "node gone, record stale", script: "moves", phase: "retired-node"},
 		{row: "one missed heartbeat deleted registrations", test: "TestNoHealth"},
 		{row: "a taken name replaced the first; success and nothing created", script: "moves", phase: "name-taken"},
@@ -221,8 +220,7 @@ var scenarios = map[string][]covered{
 	},
 	"rotation": {
 		{row: "a pair meant to alternate rotated within seconds", script: "rotation", phase: "one-at-a-time"},
-		{row: "new password applied, never stored", script: "rotation", phase: "intent-first",
-			later: "the agent that resumes is not built yet"},
+		{row: "new password applied, never stored", script: "rotation", phase: "intent-first", test: "TestPostgresAgentsKilled"},
 		{row: "rotation stops silently after an error", script: "rotation", phase: "overdue"},
 		{row: "revoking given up after six tries", script: "rotation", phase: "never-given-up"},
 		{row: "cannot list or revoke by who holds", script: "rotation", phase: "by-who-holds", test: "TestRotateHolders"},
@@ -235,7 +233,9 @@ var scenarios = map[string][]covered{
 	"audit and watching": {
 		{row: "a chooser nobody can see into", script: "audit", phase: "explain"},
 		{row: "deduplication other than expected", script: "audit", phase: "command-id"},
-		{row: "audit scattered; a hash chain blind at its end; a dead watcher", later: "history, audit and watch are not built yet; log has who, when, why"},
+		{row: "audit scattered over two logs", script: "audit", phase: "history"},
+		{row: "a hash chain blind at its end", test: "TestDamage"},
+		{row: "a watcher dead after a restart", test: "TestWatchOverRestarts"},
 	},
 }
 

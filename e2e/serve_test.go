@@ -300,8 +300,8 @@ func TestServeKeepsOthersOut(t *testing.T) {
 	before := c.seq(t)
 	id := read[bindingJSON](t, c, "binding", "show", "wiki/db").ID
 	for _, subject := range []string{"bindery.home.binding." + id + ".applied", "$JS.API.STREAM.DELETE.bindery-home",
-		"$JS.API.STREAM.PURGE.bindery-home", "$JS.API.STREAM.INFO.bindery-home", "$JS.API.DIRECT.GET.bindery-home",
-		"$JS.API.CONSUMER.CREATE.bindery-home", "$SYS.REQ.SERVER.PING", "_INBOX." + other.Public + ".x"} {
+		"$JS.API.STREAM.PURGE.bindery-home", "$JS.API.STREAM.UPDATE.bindery-home", "$JS.API.DIRECT.GET.bindery-home",
+		"$KV.bindery-home-bindings.x.y", "$JS.API.STREAM.DELETE.KV_bindery-home-bindings", "$SYS.REQ.SERVER.PING", "_INBOX." + other.Public + ".x"} {
 		if err := nc.PublishRequest(subject, "bindery-req.home.command", []byte("{}")); err != nil {
 			t.Fatal(err)
 		}

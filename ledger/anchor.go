@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"bindery/events"
@@ -99,7 +100,7 @@ func (s Anchors) Load(id string) (a Anchor, ok bool, err error) {
 		return a, false, fmt.Errorf("reading an anchor: %q is no id", id)
 	}
 	data, err := os.ReadFile(s.path(id))
-	if errors.Is(err, fs.ErrNotExist) {
+	if isNone(err) {
 		return a, false, nil
 	}
 	if err != nil {
@@ -122,7 +123,7 @@ func (s Anchors) Load(id string) (a Anchor, ok bool, err error) {
 // ok is false where there is none. Of several the newest counts.
 func (s Anchors) At(path string) (newest Anchor, ok bool, err error) {
 	entries, err := os.ReadDir(s.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if isNone(err) {
 		return newest, false, nil
 	}
 	if err != nil {
@@ -181,6 +182,12 @@ func (s Anchors) Keep(a Anchor, why string) (string, error) {
 		return "", fmt.Errorf("keeping the anchor of %s: %w", a.ID, err)
 	}
 	return to, nil
+}
+
+// isNone reports whether there is no such file: what it would lie in need be no
+// directory.
+func isNone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // AnchorEvery is how far an anchor may be behind what is durable.

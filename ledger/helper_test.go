@@ -55,7 +55,7 @@ func (s *store) stop() {
 
 func ctxT(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // a busy disk
 	t.Cleanup(cancel)
 	return ctx
 }
