@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,11 +53,21 @@ func OpenBucket(ctx context.Context, nc *nats.Conn, cfg BucketConfig) (*Bucket, 
 	if cfg.Memory {
 		want.Storage = jetstream.MemoryStorage
 	}
-	s, err := js.CreateOrUpdateStream(ctx, want)
+	s, err := js.Stream(ctx, want.Name)
+	if err != nil || !fits(want, s.CachedInfo().Config) {
+		s, err = js.CreateOrUpdateStream(ctx, want)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the bucket %q: %w", cfg.Name, err)
 	}
 	return &Bucket{nc: nc, stream: s, name: cfg.Name, prefix: "$KV." + cfg.Name + ".", tr: natsTransport{nc: nc}}, nil
+}
+
+// fits reports whether a bucket is as it shall be, in all that matters here.
+func fits(want, is jetstream.StreamConfig) bool {
+	return is.MaxAge == want.MaxAge && is.Storage == want.Storage && is.Replicas >= want.Replicas && is.MaxMsgsPerSubject == want.MaxMsgsPerSubject &&
+		is.AllowAtomicPublish && is.AllowMsgTTL && is.DenyDelete && is.Discard == want.Discard && is.MaxMsgs == want.MaxMsgs &&
+		is.MaxBytes == want.MaxBytes && is.MaxMsgSize == want.MaxMsgSize && slices.Equal(is.Subjects, want.Subjects)
 }
 
 // Name is the bucket's name.

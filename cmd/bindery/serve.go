@@ -193,6 +193,11 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	if err := s.keepGrants(append(users, service.LocalUser(s.mesh, local.Public)), logger); err != nil {
 		return err
 	}
+	// After that: the server reads its options without a lock when it makes a stream
+	// (server/stream.go, addStreamWithAssignmentAndMode), while they are set anew.
+	if err := s.keepDocuments(); err != nil {
+		return err
+	}
 	e := endpoint{URL: s.url, Mesh: s.mesh, Seed: seed, PID: os.Getpid(), HTTP: about}
 	v.tellOthers(&e, host, proof)
 	if err := e.leave(dir); err != nil {

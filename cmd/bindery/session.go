@@ -212,9 +212,6 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		if err := s.keepSnapshots(srv); err != nil {
 			return err
 		}
-		if err := s.keepDocuments(srv); err != nil {
-			return err
-		}
 	}
 	answering := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
 		Door: by.door, Past: s.snapshots.Past(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
@@ -236,8 +233,8 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 
 // keepDocuments keeps the documents that subscribers read, until the session is
 // closed.
-func (s *session) keepDocuments(srv *ledger.Embedded) error {
-	nc, err := srv.Connect()
+func (s *session) keepDocuments() error {
+	nc, err := s.server.Connect()
 	if err != nil {
 		return err
 	}
