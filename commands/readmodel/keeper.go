@@ -212,9 +212,10 @@ func (k *Keeper) follow(ctx context.Context, heard []events.Event) error {
 			refs = append(refs, r)
 		}
 	}
-	var seq uint64
+	if len(heard) == 0 {
+		return nil
+	}
 	k.src.View(func(s *projections.State) {
-		seq = s.Seq
 		elsewhere := false
 		for i := range heard {
 			elsewhere = s.Affected(&heard[i], add) || elsewhere
@@ -228,7 +229,8 @@ func (k *Keeper) follow(ctx context.Context, heard []events.Event) error {
 	if err := k.write(ctx, refs); err != nil {
 		return err
 	}
-	k.synced.reach(seq)
+	// The state may be further on already, by what is not heard yet.
+	k.synced.reach(heard[len(heard)-1].Seq)
 	return nil
 }
 
