@@ -126,18 +126,23 @@ func (b *Bucket) All(ctx context.Context, yield func(Entry)) (last uint64, err e
 		if err != nil {
 			return 0, fmt.Errorf("reading %q: %w", b.name, err)
 		}
-		e := Entry{Key: strings.TrimPrefix(m.Subject(), b.prefix), Value: m.Data(), Revision: seq}
-		if m.Headers().Get(hOperation) != "" {
-			e.Value = nil
-		} else if e.Value == nil {
-			e.Value = []byte{}
-		}
-		e.Header = record(seq, "", m.Headers(), nil).Header
-		yield(e)
+		yield(entryOf(strings.TrimPrefix(m.Subject(), b.prefix), m.Headers(), m.Data(), seq))
 		if pending == 0 || seq >= last {
 			return last, nil
 		}
 	}
+}
+
+// entryOf is what a stored message says.
+func entryOf(key string, h nats.Header, data []byte, revision uint64) Entry {
+	e := Entry{Key: key, Revision: revision}
+	if h.Get(hOperation) == "" {
+		if e.Value = data; data == nil {
+			e.Value = []byte{}
+		}
+	}
+	e.Header = record(revision, "", h, nil).Header
+	return e
 }
 
 // ErrRevision is wrapped by the error of a Write that found another revision than

@@ -14,6 +14,7 @@ import (
 
 	"bindery/commands/readmodel"
 	"bindery/events"
+	"bindery/ledger"
 	"bindery/projections"
 )
 
@@ -36,7 +37,6 @@ func KV(ctx context.Context, nc *nats.Conn, mesh string, o Options) iter.Seq2[It
 // watch is one run of KV.
 type watch struct {
 	nc    *nats.Conn
-	js    jetstream.JetStream
 	mesh  string
 	o     Options
 	yield func(Item) error
@@ -69,10 +69,6 @@ const (
 )
 
 func (w *watch) run(ctx context.Context) error {
-	var err error
-	if w.js, err = jetstream.New(w.nc); err != nil {
-		return err
-	}
 	if w.o.Cursor != nil {
 		w.high = *w.o.Cursor
 	}
@@ -117,7 +113,7 @@ func (w *watch) session(ctx context.Context, status <-chan nats.Status) error {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.Close()
 	if err := w.all(ctx, f); err != nil {
 		return err
 	}
@@ -129,7 +125,7 @@ func (w *watch) session(ctx context.Context, status <-chan nats.Status) error {
 				return err
 			}
 		case err == nil:
-		case !errors.Is(err, errNothing):
+		case !errors.Is(err, ledger.ErrFeedNothing):
 			return err
 		case len(status) > 0:
 			return errAgain
@@ -144,13 +140,13 @@ func (w *watch) whole(ctx context.Context, status <-chan nats.Status) error {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer f.Close()
 	for {
 		_, err := f.take(ctx, look)
 		switch {
 		case err == nil:
 			return nil
-		case !errors.Is(err, errNothing):
+		case !errors.Is(err, ledger.ErrFeedNothing):
 			return err
 		case len(status) > 0:
 			return errAgain
@@ -177,7 +173,7 @@ func (w *watch) check(ctx context.Context) error {
 }
 
 // all takes what is there: in the order of the sequences in it.
-func (w *watch) all(ctx context.Context, f *feed) error {
+func (w *watch) all(ctx context.Context, f feed) error {
 	for _, e := range w.known {
 		e.seen = false
 	}
@@ -223,9 +219,9 @@ func (w *watch) all(ctx context.Context, f *feed) error {
 }
 
 // collect waits for what was there when the consumer was made.
-func (w *watch) collect(ctx context.Context, f *feed) (there []message, err error) {
+func (w *watch) collect(ctx context.Context, f feed) (there []message, err error) {
 	older := false
-	for left := f.pending; left > 0; left-- {
+	for left := f.Pending; left > 0; left-- {
 		m, err := f.take(ctx, opening)
 		if err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ func (w *world) leaseOf(tree string, clock func() time.Time) (*lease, *nats.Conn
 	node := w.node("alpha").String()
 	l := newLease(js, readmodel.Agents(testMesh), node, tree, clock, slog.New(slog.DiscardHandler))
 	known := make(chan struct{})
-	watching := &watch{js: js, nc: nc, bucket: readmodel.Agents(testMesh), pattern: node, entry: l.saw, listed: sync.OnceFunc(func() { close(known) }),
+	watching := &watch{nc: nc, bucket: readmodel.Agents(testMesh), pattern: node, entry: l.saw, listed: sync.OnceFunc(func() { close(known) }),
 		logger: slog.New(slog.DiscardHandler)}
 	go func() { _ = watching.run(w.t.Context()) }()
 	<-known

@@ -3,14 +3,11 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"strconv"
 
-	"bindery/commands"
 	"bindery/projections"
 )
 
@@ -165,208 +162,6 @@ func (a *Agent) provideOne(ctx context.Context, d *projections.HolderDocument) e
 	return c.follow(ctx)
 }
 
-// credential is one turn of work for a credential.
-type credential struct {
-	a     *Agent
-	d     *projections.HolderDocument // nil: it is gone
-	r     *credentialRecord
-	file  string // of the record
-	found bool   // the record was there
-}
-
-func (a *Agent) credential(d *projections.HolderDocument) (*credential, error) {
-	c := &credential{a: a, d: d, r: &credentialRecord{}, file: credentialFile(d.Binding.String(), credentialName(d.Generation, d.Tag))}
-	var err error
-	if c.found, err = a.tree.readRecord(c.file, c.r); err != nil {
-		return nil, fmt.Errorf("the record of a credential: %w", err)
-	}
-	c.r.Key, c.r.Input = d.Key(), a.inputOf(d)
-	if u := c.r.Secret["username"]; u != "" {
-		c.r.Input.Username = u
-	}
-	return c, nil
-}
-
-// keep writes the record; what follows may rely on it after a crash.
-func (c *credential) keep() error {
-	dir := path.Dir(c.file)
-	if err := c.a.tree.mkdir(dir); err != nil {
-		return err
-	}
-	if err := c.a.tree.writeRecord(c.file, c.r); err != nil {
-		return err
-	}
-	if c.found {
-		return nil
-	}
-	c.found = true
-	return c.a.tree.syncDir(dirIssued)
-}
-
-// drop removes the record, and the secret from where the consumer fetched it.
-func (c *credential) drop(ctx context.Context) error {
-	if err := c.a.unstore(ctx, c.r); err != nil {
-		return err
-	}
-	if err := c.a.tree.remove(c.file); err != nil {
-		return err
-	}
-	_ = c.a.tree.root.Remove(path.Dir(c.file)) // where others are in it, it stays
-	return nil
-}
-
-// issue has a credential made and says so. Its secret is on disk, and where the
-// consumer fetches it, before the hook runs: whatever happens then, the hook gets
-// the same one again.
-func (c *credential) issue(ctx context.Context) error {
-	a, r := c.a, c.r
-	if r.Said {
-		return nil // the document is an old one
-	}
-	if r.Secret == nil {
-		r.Secret = newSecret(c.d)
-		r.Ref = reference(a.cfg.SecretsIn, r.Input.Binding, credentialName(c.d.Generation, c.d.Tag))
-		if err := c.keep(); err != nil {
-			return c.fail(ctx, err)
-		}
-		a.crash("secret")
-	}
-	if r.Issue != stepDone {
-		if err := c.make(ctx); err != nil {
-			return c.fail(ctx, err)
-		}
-	}
-	a.crash("made")
-	if err := a.store(ctx, c.d, r); err != nil { // with what the hook has added
-		return c.fail(ctx, err)
-	}
-	r.Issue, r.Attempts = stepDone, 0
-	if err := c.keep(); err != nil {
-		return err
-	}
-	a.crash("stored")
-	err := a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag}, "")
-	if err != nil && !errors.Is(err, errMoot) {
-		return err
-	}
-	a.crash("issued")
-	r.Said = true
-	return errors.Join(c.keep(), err)
-}
-
-// make stores the secret and runs the hook.
-func (c *credential) make(ctx context.Context) error {
-	c.attempt(actionIssue)
-	if err := c.a.store(ctx, c.d, c.r); err != nil {
-		return errors.Join(err, c.keep()) // with the count
-	}
-	c.a.crash("kept")
-	out, err := c.run(ctx, actionIssue, &c.r.Issue)
-	if err != nil {
-		return err
-	}
-	more, err := added(out)
-	if err != nil {
-		return err
-	}
-	secret := maps.Clone(c.r.Secret)
-	maps.Copy(secret, more)
-	if err := checkSecret(secret); err != nil {
-		return fmt.Errorf("what the hook printed: %w", err)
-	}
-	c.r.Secret = secret
-	return nil
-}
-
-// added is what a hook adds to the secret: a JSON object of strings on its standard
-// output, or nothing.
-func added(out []byte) (map[string]string, error) {
-	for _, b := range out {
-		if b == ' ' || b == '\n' || b == '\r' || b == '\t' {
-			continue
-		}
-		if b != '{' {
-			return nil, nil // words for people
-		}
-		secret, err := parseSecret(out)
-		if err != nil {
-			return nil, fmt.Errorf("what the hook printed: %w", err)
-		}
-		return secret, nil
-	}
-	return nil, nil
-}
-
-// revoke has a credential made to log in no longer, says so, and removes its
-// copies.
-func (c *credential) revoke(ctx context.Context) error {
-	if c.r.Revoke == stepSaid {
-		return nil // the document is an old one
-	}
-	if c.r.Revoke != stepDone {
-		c.attempt(actionRevoke)
-		if _, err := c.run(ctx, actionRevoke, &c.r.Revoke); err != nil {
-			return c.fail(ctx, err)
-		}
-		c.r.Revoke, c.r.Attempts = stepDone, 0
-		if err := c.keep(); err != nil {
-			return err
-		}
-	}
-	c.a.crash("unmade")
-	err := c.a.say(ctx, commands.RevokeCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Tag: c.d.Tag}, "")
-	if err != nil {
-		return err
-	}
-	c.a.crash("revoked")
-	return c.over(ctx, &c.r.Revoke, stepSaid)
-}
-
-// over removes the secret of a credential that is over. Its record stays until its
-// document is gone: nothing is done twice because an old one was read.
-func (c *credential) over(ctx context.Context, step *string, how string) error {
-	if err := c.a.unstore(ctx, c.r); err != nil {
-		return err
-	}
-	*step = how
-	c.r.Attempts, c.r.Secret, c.r.Ref, c.r.Sealed = 0, nil, "", nil
-	return c.keep()
-}
-
-// clean has removed what was made of an ask that was withdrawn, once, and removes
-// its copies.
-func (c *credential) clean(ctx context.Context) error {
-	if c.r.Clean == stepDone {
-		return nil
-	}
-	c.attempt(actionClean)
-	if _, err := c.run(ctx, actionClean, &c.r.Clean); err != nil {
-		return &failedStep{err} // nobody is waiting to hear of it
-	}
-	c.a.crash("cleaned")
-	return c.over(ctx, &c.r.Clean, stepDone)
-}
-
-// follow seals a secret anew where its consumer has moved, or its agent has
-// another key.
-func (c *credential) follow(ctx context.Context) error {
-	if c.r.Sealed == nil || c.r.Ref != c.d.SecretRef {
-		return nil
-	}
-	to, err := c.a.keyOf(c.d)
-	if err != nil {
-		c.a.log.Debug("a secret is not sealed anew yet", "binding", c.r.Input.Binding, "error", err)
-		return nil // it is looked at again when there is a key
-	}
-	if *to == *c.r.Sealed {
-		return nil
-	}
-	if err := c.a.seal(ctx, c.d, c.r); err != nil {
-		return err
-	}
-	return c.keep()
-}
-
 // vanished sees to a record whose document is gone: of an ask that was begun and
 // never acknowledged, what was made is removed; of a credential that is over, the
 // copies.
@@ -400,53 +195,6 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 	return c.drop(ctx)
 }
 
-// attempt counts a try at an action.
-func (c *credential) attempt(action string) {
-	if c.r.Doing != action {
-		c.r.Doing, c.r.Attempts = action, 0
-	}
-	c.r.Attempts++
-}
-
-// run runs the provider's hook for an action and notes that it has begun.
-func (c *credential) run(ctx context.Context, action string, step *string) ([]byte, error) {
-	a, in := c.a, c.r.Input
-	repeated := *step == stepBegun
-	file, err := a.hooks.find("provider", in.Provider, in.Provision)
-	if err == nil {
-		*step = stepBegun
-	} else if errors.Is(err, errNoHook) {
-		err = errors.New("no hook for provider " + in.name())
-	}
-	if again := c.keep(); again != nil {
-		return nil, again
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.crash("begun " + action)
-	if !a.lease.held() {
-		return nil, errNoLease
-	}
-	in.Action, in.Attempt, in.Repeated = action, c.r.Attempts, repeated
-	if action == actionIssue {
-		in.Username, in.Password = c.r.Secret["username"], c.r.Secret["password"]
-	}
-	stdin, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
-	run := hookRun{path: file, stdin: stdin, limit: a.cfg.HookTimeout, secrets: values(c.r.Secret), secret: action == actionIssue,
-		env: append(a.actionEnv(action, c.r.Attempts), "BINDERY_PROVIDER="+in.Provider, "BINDERY_PROVISION="+in.Provision,
-			"BINDERY_ENDPOINT="+in.Endpoint, "BINDERY_ASSIGNMENT="+in.Assignment, "BINDERY_SLOT="+in.Slot,
-			"BINDERY_GENERATION="+strconv.FormatUint(in.Generation, 10))}
-	out, err := run.run(ctx)
-	if err == nil {
-		a.crash("ran " + action)
-	}
-	return out, err
-}
-
 // env is what every program sees that the agent runs: never a secret.
 func (a *Agent) env() []string {
 	return append(environment(a.cfg.Getenv), a.mark, "BINDERY_MESH="+a.cfg.Mesh, "BINDERY_NODE="+a.cfg.Node)
@@ -454,18 +202,4 @@ func (a *Agent) env() []string {
 
 func (a *Agent) actionEnv(action string, attempt uint64) []string {
 	return append(a.env(), "BINDERY_ACTION="+action, "BINDERY_ATTEMPT="+strconv.FormatUint(attempt, 10))
-}
-
-// fail says why a credential could not be issued or revoked, and returns the
-// reason: it is tried again.
-func (c *credential) fail(ctx context.Context, why error) error {
-	if ctx.Err() != nil || isWaiting(why) {
-		return cmp.Or(ctx.Err(), why)
-	}
-	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag},
-		reasonOf(why))
-	if errors.Is(err, errNotSaid) {
-		why = errors.Join(why, err)
-	}
-	return &failedStep{why}
 }

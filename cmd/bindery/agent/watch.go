@@ -3,15 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
+
+	"bindery/ledger"
 )
 
 // entry is what a bucket holds under one key now.
@@ -30,7 +27,6 @@ type entry struct {
 // time the watch has begun anew it is told what there is, and then that this is
 // all (listed). Of one key older entries may be left out.
 type watch struct {
-	js      jetstream.JetStream
 	nc      *nats.Conn
 	bucket  string
 	pattern string // of keys: "<node id>.>"
@@ -41,14 +37,10 @@ type watch struct {
 	known map[string]bool // keys that were told of and not deleted
 }
 
-// A watch that hears nothing for heartbeat is told so by the server; after
-// deafAfter it is dead: its consumer is gone, or its messages were lost.
 const (
-	heartbeat = 3 * time.Second
-	deafAfter = 10 * time.Second
-	// A consumer nobody listens to any more is removed by the server after this.
-	consumerInactive = 30 * time.Second
-	watchAgain       = time.Second
+	watchAgain = time.Second
+	// opening is how long making a consumer may take.
+	opening = 5 * time.Second
 )
 
 // run watches until ctx ends, or the connection is closed for good.
@@ -72,73 +64,38 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// errLostMessages says that a watch was not told everything.
-var errLostMessages = errors.New("messages were lost")
-
 // once watches from a fresh list on, until something is wrong.
 func (w *watch) once(ctx context.Context) error {
-	inbox := w.nc.NewInbox()
-	sub, err := w.nc.SubscribeSync(inbox)
+	made, cancel := context.WithTimeout(ctx, opening)
+	f, err := ledger.FeedBucket(made, w.nc, w.bucket, w.pattern)
+	cancel()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // the server forgets the consumer by itself
-	subjects := "$KV." + w.bucket + "."
-	c, err := w.js.CreatePushConsumer(ctx, "KV_"+w.bucket, jetstream.ConsumerConfig{
-		Name: nuid.Next(), DeliverSubject: inbox, FilterSubject: subjects + w.pattern,
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
-		IdleHeartbeat: heartbeat, InactiveThreshold: consumerInactive, MemoryStorage: true, Replicas: 1})
-	if err != nil {
-		return fmt.Errorf("making a consumer: %w", err)
-	}
+	defer f.Close()
 	seen := map[string]bool{} // of the list; nil when it is told
-	if c.CachedInfo().NumPending == 0 {
+	if f.Pending == 0 {
 		w.endList(seen)
 		seen = nil
 	}
-	for last := uint64(0); ; {
-		m, err := w.next(ctx, sub)
-		if err != nil {
-			return err
-		}
-		if m.Header.Get("Status") != "" {
-			if n, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64); err == nil && n != last {
-				return errLostMessages
-			}
+	for {
+		m, err := f.Next(ctx, opening)
+		if errors.Is(err, ledger.ErrFeedNothing) {
 			continue
 		}
-		meta, err := m.Metadata()
 		if err != nil {
 			return err
 		}
-		if meta.Sequence.Consumer != last+1 {
-			return errLostMessages
-		}
-		last++
-		e := entry{key: strings.TrimPrefix(m.Subject, subjects), revision: meta.Sequence.Stream}
-		if m.Header.Get(jetstreamOperation) == "" {
-			e.value = m.Data
-		}
+		e := entry{m.Key, m.Value, m.Revision}
 		if seen != nil {
 			seen[e.key] = true
 		}
 		w.tell(e)
-		if seen != nil && meta.NumPending == 0 {
+		if seen != nil && m.Left == 0 {
 			w.endList(seen)
 			seen = nil
 		}
 	}
-}
-
-// next is the next message or heartbeat.
-func (w *watch) next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
-	turn, cancel := context.WithTimeout(ctx, deafAfter)
-	defer cancel()
-	m, err := sub.NextMsgWithContext(turn)
-	if err != nil && ctx.Err() == nil && turn.Err() != nil {
-		err = fmt.Errorf("nothing was heard for %s", deafAfter)
-	}
-	return m, err
 }
 
 // jetstreamOperation is the header of a message that deletes a key (ADR-8 of the
