@@ -28,40 +28,23 @@ func (ResolveTrace) Name() string { return "history.resolve" }
 
 // traceNouns are the nouns of what has a history, and how each is found by name.
 var traceNouns = map[string]struct {
-	kind refKind
-	find func(f Finder, text string) (events.ID, error)
+	entity events.Entity
+	find   func(f Finder, text string) (uint32, error)
 }{
-	"node": {refNode, func(f Finder, text string) (events.ID, error) {
-		r, err := f.Node(text)
-		return idOrNone(err, func() events.ID { return f.State.Node(r).ID }), err
-	}},
-	"provision": {refProvision, func(f Finder, text string) (events.ID, error) {
-		r, err := f.Provision(text)
-		return idOrNone(err, func() events.ID { return f.State.Provision(r).ID }), err
-	}},
-	"provider": {refProvider, func(f Finder, text string) (events.ID, error) {
-		r, err := f.Provider(text)
-		return idOrNone(err, func() events.ID { return f.State.Provider(r).ID }), err
-	}},
-	"module": {refModule, func(f Finder, text string) (events.ID, error) {
-		r, err := f.Module(text)
-		return idOrNone(err, func() events.ID { return f.State.Module(r).ID }), err
-	}},
-	"assignment": {refAssignment, func(f Finder, text string) (events.ID, error) {
-		r, err := f.Assignment(text)
-		return idOrNone(err, func() events.ID { return f.State.Assignment(r).ID }), err
-	}},
-	"rotation": {refKind{events.EntityRotation, RotationNotFound}, func(f Finder, text string) (events.ID, error) {
-		r, err := f.Rotation(text)
-		return idOrNone(err, func() events.ID { return f.State.Rotation(r).ID }), err
-	}},
+	"node":       {events.EntityNode, found(Finder.Node)},
+	"provision":  {events.EntityProvision, found(Finder.Provision)},
+	"provider":   {events.EntityProvider, found(Finder.Provider)},
+	"module":     {events.EntityModule, found(Finder.Module)},
+	"assignment": {events.EntityAssignment, found(Finder.Assignment)},
+	"rotation":   {events.EntityRotation, found(Finder.Rotation)},
 }
 
-func idOrNone(err error, id func() events.ID) events.ID {
-	if err != nil {
-		return events.ID{}
+// found makes a reference of any type an index.
+func found[R ~uint32](find func(Finder, string) (R, error)) func(Finder, string) (uint32, error) {
+	return func(f Finder, text string) (uint32, error) {
+		r, err := find(f, text)
+		return uint32(r), err
 	}
-	return id()
 }
 
 // TraceNouns lists the nouns of what has a history, sorted.
@@ -88,18 +71,17 @@ func (q ResolveTrace) Answer(s *projections.State, _ time.Time) (any, error) {
 	if !ok {
 		return nil, refuse(Usage, clip(q.Noun)+" has no history", "nouns are "+strings.Join(TraceNouns(), ", "), "bindery history A/S")
 	}
-	id, err := n.find(f, q.Named)
-	if err == nil {
-		v.IDs, v.Name = []events.ID{id}, s.NameOf(id)
-		return v, nil
+	i, err := n.find(f, q.Named)
+	id := events.ID{}
+	switch {
+	case err == nil:
+		id = s.IDOf(n.entity, i)
+	case n.entity != events.EntityRotation:
+		id = s.LastBearer(n.entity, q.Named)
 	}
-	if n.kind.entity != events.EntityRotation {
-		v.IDs = s.Bearers(n.kind.entity, q.Named)
-	}
-	if len(v.IDs) == 0 {
+	if id.IsZero() {
 		return nil, err
 	}
-	v.IDs = v.IDs[:1] // who bore it before bore it by chance
-	v.Name = s.NameOf(v.IDs[0])
+	v.IDs, v.Name = []events.ID{id}, s.NameOf(id)
 	return v, nil
 }

@@ -110,33 +110,72 @@ func kindOf(entity events.Entity) kind {
 
 // liveName is the present name and the id of an entity, or "" when it is over.
 func (s *State) liveName(k kind, i uint32) (string, events.ID) {
-	switch k {
-	case kNode:
-		if n := s.nodes.at(i); !n.Retired {
-			return n.Name, n.ID
-		}
-	case kProvision:
-		if p := s.provisions.at(i); !p.Removed {
-			return p.Name, p.ID
-		}
-	case kProvider:
-		if p := s.providers.at(i); p.State != Retired {
-			return p.Name, p.ID
-		}
-	case kModule:
-		if m := s.modules.at(i); !m.Removed {
-			return m.Name, m.ID
-		}
-	case kGrant:
-		if g := s.grants.at(i); !g.Revoked {
-			return g.Name, g.ID
-		}
-	case kAssignment:
-		if a := s.assignments.at(i); !a.Ended {
-			return a.Name, a.ID
-		}
+	if name, id, live := s.bearer(k, i); live {
+		return name, id
 	}
 	return "", events.ID{}
+}
+
+// bearer is the name that an entity bears, or bore last, its id, and whether it is
+// live.
+func (s *State) bearer(k kind, i uint32) (name string, id events.ID, live bool) {
+	switch k {
+	case kNode:
+		n := s.nodes.at(i)
+		return n.Name, n.ID, !n.Retired
+	case kProvision:
+		p := s.provisions.at(i)
+		return p.Name, p.ID, !p.Removed
+	case kProvider:
+		p := s.providers.at(i)
+		return p.Name, p.ID, p.State != Retired
+	case kModule:
+		m := s.modules.at(i)
+		return m.Name, m.ID, !m.Removed
+	case kGrant:
+		g := s.grants.at(i)
+		return g.Name, g.ID, !g.Revoked
+	case kAssignment:
+		a := s.assignments.at(i)
+		return a.Name, a.ID, !a.Ended
+	}
+	return "", events.ID{}, false
+}
+
+// LastBearer is who bears a name now; else who bore it to his end, the latest; else
+// who bore it before he was renamed, the latest. The zero id for nobody. It reads
+// every entity of the type where nobody bears the name: it is for a history.
+func (s *State) LastBearer(entity events.Entity, name string) events.ID {
+	k := kindOf(entity)
+	if i, ok := s.names[k].live[name]; ok {
+		return s.IDOf(entity, i)
+	}
+	var last uint32
+	for _, r := range s.byID {
+		if r.kind != k || r.index <= last {
+			continue
+		}
+		if bore, _, live := s.bearer(k, r.index); !live && bore == name {
+			last = r.index
+		}
+	}
+	if former := s.names[k].former[name]; last == 0 && len(former) > 0 {
+		last = former[len(former)-1]
+	}
+	if last == 0 {
+		return events.ID{}
+	}
+	return s.IDOf(entity, last)
+}
+
+// IDOf is the id of the entity with an index that ByID gives, or a reference is.
+func (s *State) IDOf(entity events.Entity, i uint32) events.ID {
+	k := kindOf(entity)
+	if k == kRotation {
+		return s.rotations.at(i).ID
+	}
+	_, id, _ := s.bearer(k, i)
+	return id
 }
 
 // Names lists the names of the live entities of a type, sorted. It is for

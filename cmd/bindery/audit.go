@@ -26,54 +26,28 @@ func (c *cli) audits() *cobra.Command {
 // openRecord opens a ledger to be read as it lies in its stream: its session has a
 // connection and a log, and a client only where another process serves it.
 func (c *cli) openRecord(ctx context.Context) (*session, error) {
-	if n, ok, err := c.remote(); ok || err != nil {
-		if err != nil {
-			return nil, err
-		}
-		s, err := c.openRemote(ctx, n)
-		if err != nil {
-			return nil, err
-		}
-		return c.recordServed(ctx, s)
-	}
-	dir, err := c.storeDir()
+	s, err := c.reach(ctx, func(s *session, dir string) error { return s.record(ctx, c, dir) })
 	if err != nil {
 		return nil, err
 	}
-	if !isStore(dir) {
-		return nil, c.noStore(dir)
+	if _, err := s.readLog(ctx, c); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
-	s, err := c.throughServe(dir)
-	if errors.Is(err, errNotServed) {
-		s, err := c.openRecordAlone(ctx, dir)
-		var r *commands.Refusal
-		if !errors.As(err, &r) || r.Code != commands.StoreLocked {
-			return s, err
-		}
-		served, none := c.throughServe(dir) // it was just starting
-		if none != nil {
-			return nil, err
-		}
-		return c.recordServed(ctx, served)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.recordServed(ctx, s)
+	return s, nil
 }
 
-// recordServed opens the log of a session with another process.
-func (c *cli) recordServed(ctx context.Context, s *session) (*session, error) {
+// readLog is the ledger, to be read from its stream.
+func (s *session) readLog(ctx context.Context, c *cli) (*ledger.Log, error) {
+	if s.log != nil {
+		return s.log, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 	defer cancel()
 	err := s.mayReadStream(ctx)
 	if err == nil {
 		s.log, err = ledger.Open(ctx, s.conn, s.mesh)
 	}
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
+	return s.log, err
 }
 
 // mayReadStream refuses who may not read the stream: the server itself would not
@@ -94,16 +68,7 @@ func (s *session) mayReadStream(ctx context.Context) error {
 		"bindery access list")
 }
 
-// openRecordAlone opens the log of a store that nobody serves.
-func (c *cli) openRecordAlone(ctx context.Context, dir string) (*session, error) {
-	s := &session{}
-	err := s.record(ctx, c, dir)
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
-}
-
+// record opens the log of a store that nobody serves.
 func (s *session) record(ctx context.Context, c *cli, dir string) error {
 	lock, err := ledger.AcquireLock(ctx, dir, ledger.LockConfig{Command: cmp.Or(c.path, "bindery")})
 	if err != nil {
@@ -149,11 +114,7 @@ func (c *cli) withRecord(ctx context.Context, f func(s *session) error) error {
 	if err != nil {
 		return err
 	}
-	err = f(s)
-	if closed := s.close(); err == nil {
-		err = closed
-	}
-	return err
+	return s.using(f)
 }
 
 // readCheckpoint reads a checkpoint's file; one that none of the verifiers has

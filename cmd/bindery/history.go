@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -104,21 +102,9 @@ func (v *history) run(ctx context.Context, c *cli, args []string) error {
 	return c.ui.print(a)
 }
 
-// limited asks as the flags say: as of a moment, and no longer than --timeout.
-type limited struct {
-	c *cli
-	s *session
-}
-
-func (l limited) Ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.c.globals.timeout)
-	defer cancel()
-	return l.c.askOf(ctx, l.s, q)
-}
-
 // trace reads the log up to a sequence and keeps what belongs to the history.
 func (v *history) trace(ctx context.Context, c *cli, s *session, to uint64, all *historyAnswer) error {
-	log, err := s.readLog(ctx)
+	log, err := s.readLog(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -156,22 +142,6 @@ func historyItemOf(st *projections.State, e *events.Event) historyItem {
 		i.Rule = p.Rule
 	}
 	return i
-}
-
-// readLog opens the ledger to be read from its stream, which an agent may not.
-func (s *session) readLog(ctx context.Context) (*ledger.Log, error) {
-	if s.log != nil {
-		return s.log, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	log, err := ledger.Open(ctx, s.conn, s.mesh)
-	if errors.Is(err, context.DeadlineExceeded) {
-		if who, asked := read[commands.WhoAmIView](context.WithoutCancel(ctx), bounded{s.client, dialTimeout}, commands.WhoAmI{}); asked == nil && who.Role == events.RoleAgent {
-			return nil, refusal(commands.NotPermitted, "an agent may not read the log", "it is granted for "+who.Node+", and the log is about every node", "bindery access list")
-		}
-	}
-	return log, err
 }
 
 // momentAt finds where a moment is.

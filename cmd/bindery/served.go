@@ -150,16 +150,21 @@ func (c *cli) throughServe(dir string) (*session, error) {
 }
 
 // openStore opens the store through whoever serves it, or by itself where
-// nobody does. One that is just starting holds the lock and says a moment later
-// how it is reached.
+// nobody does.
 func (c *cli) openStore(ctx context.Context, dir string, by opening) (*session, error) {
+	return c.servedOr(dir, func(s *session) error { return s.open(ctx, c, dir, by) })
+}
+
+// servedOr is a session with whoever serves a store, or one that is opened alone
+// where nobody does. One that is just starting holds the lock and says a moment
+// later how it is reached.
+func (c *cli) servedOr(dir string, alone func(s *session) error) (*session, error) {
 	s, err := c.throughServe(dir)
 	if !errors.Is(err, errNotServed) {
 		return s, err
 	}
 	s = &session{}
-	err = s.open(ctx, c, dir, by)
-	if err == nil {
+	if err = alone(s); err == nil {
 		return s, nil
 	}
 	_ = s.close()

@@ -63,6 +63,14 @@ func (c *cli) open(ctx context.Context) (*session, error) {
 }
 
 func (c *cli) openWith(ctx context.Context, lock ledger.LockConfig) (*session, error) {
+	return c.reach(ctx, func(s *session, dir string) error {
+		return s.open(ctx, c, dir, opening{lock: lock, find: openLog(dir, c.globals.mesh)})
+	})
+}
+
+// reach is a session with whoever serves the ledger that is meant, on a server or a
+// store, or one that opens the store alone.
+func (c *cli) reach(ctx context.Context, alone func(s *session, dir string) error) (*session, error) {
 	if n, ok, err := c.remote(); ok || err != nil {
 		if err != nil {
 			return nil, err
@@ -76,7 +84,7 @@ func (c *cli) openWith(ctx context.Context, lock ledger.LockConfig) (*session, e
 	if !isStore(dir) {
 		return nil, c.noStore(dir)
 	}
-	return c.openStore(ctx, dir, opening{lock: lock, find: openLog(dir, c.globals.mesh)})
+	return c.servedOr(dir, func(s *session) error { return alone(s, dir) })
 }
 
 // isStore reports whether dir has been a store before: a lock must not be put
@@ -259,14 +267,19 @@ func (s *session) close() error {
 	return errors.Join(errs...)
 }
 
-// with runs f on the open store and closes it again. What went wrong in closing
-// matters only where nothing else did.
+// with runs f on the open store and closes it again.
 func (c *cli) with(ctx context.Context, f func(s *session) error) error {
 	s, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
-	err = f(s)
+	return s.using(f)
+}
+
+// using runs f on an open session and closes it. What went wrong in closing
+// matters only where nothing else did.
+func (s *session) using(f func(s *session) error) error {
+	err := f(s)
 	if closed := s.close(); err == nil {
 		err = closed
 	}
@@ -277,12 +290,24 @@ func (c *cli) with(ctx context.Context, f func(s *session) error) error {
 func (c *cli) ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
 	var data json.RawMessage
 	err := c.with(ctx, func(s *session) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
-		defer cancel()
-		data, err = c.askOf(ctx, s, q)
+		data, err = limited{c, s}.Ask(ctx, q)
 		return err
 	})
 	return data, err
+}
+
+// limited asks a session as the flags say: of whom, as of which moment, and no
+// longer than --timeout.
+type limited struct {
+	c *cli
+	s *session
+}
+
+// Ask implements asker.
+func (l limited) Ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.c.globals.timeout)
+	defer cancel()
+	return l.c.askOf(ctx, l.s, q)
 }
 
 // askOf puts one query to a session: to the writer, or with --at-least to any

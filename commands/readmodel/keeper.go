@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"bindery/commands/handler"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -68,7 +69,9 @@ type Keeper struct {
 	all    bool // more was heard than is kept: everything may have changed
 	signal chan struct{}
 
-	synced syncs
+	syncedMu sync.Mutex // guards at and grown
+	at       uint64     // up to here the documents are what the ledger says
+	grown    handler.Growth
 
 	// Owned by Run.
 	nc     *nats.Conn
@@ -93,7 +96,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Keeper{cfg: cfg, logger: cfg.Logger, signal: make(chan struct{}, 1), synced: newSyncs()}
+	return &Keeper{cfg: cfg, logger: cfg.Logger, signal: make(chan struct{}, 1), grown: handler.NewGrowth()}
 }
 
 // Note hears of events that are durable. It does not block.
@@ -230,7 +233,7 @@ func (k *Keeper) follow(ctx context.Context, heard []events.Event) error {
 		return err
 	}
 	// The state may be further on already, by what is not heard yet.
-	k.synced.reach(heard[len(heard)-1].Seq)
+	k.reach(heard[len(heard)-1].Seq)
 	return nil
 }
 
@@ -246,4 +249,23 @@ func (k *Keeper) audit(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reach notes that the documents are what the ledger says at seq.
+func (k *Keeper) reach(seq uint64) {
+	k.syncedMu.Lock()
+	defer k.syncedMu.Unlock()
+	k.at = max(k.at, seq)
+	k.grown.Announce()
+}
+
+// Synced returns when the documents are what the ledger says at seq, from 1, or
+// later, or ctx ends.
+func (k *Keeper) Synced(ctx context.Context, seq uint64) error {
+	_, err := handler.AwaitGrowth(ctx, seq-1, nil, func() (uint64, <-chan struct{}) {
+		k.syncedMu.Lock()
+		defer k.syncedMu.Unlock()
+		return k.at, k.grown.Next()
+	})
+	return err
 }

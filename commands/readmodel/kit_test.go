@@ -230,7 +230,7 @@ func (w *world) agree() {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
 	if err := w.k.Synced(ctx, seq); err != nil {
-		w.t.Fatalf("the documents are at %d, and not at %d\n%s", w.k.At(), seq, w.said)
+		w.t.Fatalf("the documents are not at %d: %v\n%s", seq, err, w.said)
 	}
 	w.same()
 }

@@ -73,7 +73,7 @@ func (k *Keeper) rebuild(ctx context.Context) error {
 	if err := k.markWhole(ctx); err != nil {
 		return err
 	}
-	k.synced.reach(seq)
+	k.reach(seq)
 	k.logger.Info("the documents are what the ledger says", "bindings", len(refs), "seq", seq, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }

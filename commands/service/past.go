@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +13,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"bindery/commands"
-	"bindery/events"
-	"bindery/ledger"
 	"bindery/projections"
 )
 
@@ -36,30 +33,6 @@ type Moment struct {
 // Past gives the state as of a sequence: of the last command that ends at or before
 // it. Nobody may change it.
 type Past func(ctx context.Context, seq uint64) (*projections.State, error)
-
-// readable is a log that can be folded; *ledger.Log is one.
-type readable interface {
-	Read(ctx context.Context, from ledger.Position, to uint64) iter.Seq2[[]events.Event, error]
-}
-
-// Replay is a Past that folds the log from its beginning.
-func Replay(log readable) Past {
-	return func(ctx context.Context, seq uint64) (*projections.State, error) {
-		s := projections.New()
-		for group, err := range log.Read(ctx, ledger.Position{}, seq) {
-			if err != nil {
-				return nil, err
-			}
-			if group[len(group)-1].Seq > seq {
-				break // the moment lies within a command
-			}
-			if err := s.ApplyCommand(group); err != nil {
-				return nil, &ledger.DamageError{Seq: group[0].Seq, Why: "an event does not fit those before it", Err: err}
-			}
-		}
-		return s, nil
-	}
-}
 
 // keptPasts is how many past states are kept: who compares two asks for both again
 // and again.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,25 @@ import (
 	"bindery/ledger"
 	"bindery/projections"
 )
+
+// replay folds the log from its beginning.
+func replay(log *ledger.Log) Past {
+	return func(ctx context.Context, seq uint64) (*projections.State, error) {
+		s := projections.New()
+		for group, err := range log.Read(ctx, ledger.Position{}, seq) {
+			if err != nil {
+				return nil, err
+			}
+			if group[len(group)-1].Seq > seq {
+				break // the moment lies within a command
+			}
+			if err := s.ApplyCommand(group); err != nil {
+				return nil, err
+			}
+		}
+		return s, nil
+	}
+}
 
 // pastWorld is a served ledger with some history.
 func pastWorld(t *testing.T) (c *Client, log *ledger.Log) {
@@ -37,7 +57,7 @@ func pastWorld(t *testing.T) (c *Client, log *ledger.Log) {
 	h, err := handler.Open(t.Context(), handler.Config{Log: log, Clock: func() time.Time { at = at.Add(time.Second); return at }})
 	must(err)
 	t.Cleanup(h.Close)
-	s, err := Serve(Config{Conn: nc, Mesh: "home", Handler: h, Log: log, Version: "0.0.0", Past: Replay(log)})
+	s, err := Serve(Config{Conn: nc, Mesh: "home", Handler: h, Log: log, Version: "0.0.0", Past: replay(log)})
 	must(err)
 	t.Cleanup(func() { must(s.Stop()) })
 	own, err := srv.Connect()
