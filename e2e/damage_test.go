@@ -238,7 +238,7 @@ func swapped(d *damaged, _ uint64) (first uint64) {
 
 // limited lets a stream keep n messages.
 func limited(nc *nats.Conn, n int64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	js, err := jetstream.New(nc)
 	if err != nil {

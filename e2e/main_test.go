@@ -87,7 +87,7 @@ func child(ctx context.Context, what string, args ...string) *exec.Cmd {
 
 // patience bounds everything that is waited for. It is no measure: a machine
 // that does other things, too, may be slow.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // cli runs the program on one store.
 type cli struct {

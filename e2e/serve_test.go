@@ -233,7 +233,7 @@ func TestServeStopsUnderWriters(t *testing.T) {
 						default:
 							t.Errorf("%s: exit %d\n%s", r, r.code, r.stderr)
 						}
-						if r.took > 20*time.Second {
+						if r.took > patience {
 							t.Errorf("%s took %s", r, r.took)
 						}
 					}

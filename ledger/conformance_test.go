@@ -127,12 +127,12 @@ func startCluster(t *testing.T) (urls []string) {
 	for _, s := range servers {
 		s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		if !s.ReadyForConnections(10 * time.Second) {
+		if !s.ReadyForConnections(patience) {
 			t.Fatal("a server does not start")
 		}
 		urls = append(urls, s.ClientURL())
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		current := 0
 		for _, s := range servers {

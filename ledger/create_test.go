@@ -168,13 +168,9 @@ func TestEmbeddedSaysWhy(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), []byte("in the way"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
-	_, err := StartEmbedded(t.Context(), EmbeddedConfig{Dir: dir})
+	_, err := StartEmbedded(ctxT(t), EmbeddedConfig{Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), "storage directory is not a directory") {
 		t.Errorf("started: %v", err)
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %v to say so", took)
 	}
 }
 

@@ -51,7 +51,7 @@ func follow(ctx context.Context, l *Log, from Position) *follower {
 
 func (f *follower) wait(t *testing.T, want []string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		f.mu.Lock()
 		n, cut := len(f.got), f.cut

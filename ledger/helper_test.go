@@ -53,9 +53,13 @@ func (s *store) stop() {
 	s.srv.Close()
 }
 
+// patience is how long a test waits for what will come; it says only that something
+// hangs, since a machine may be slow and busy.
+const patience = 3 * time.Minute
+
 func ctxT(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // a busy disk
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -104,7 +104,7 @@ func TestLeaseTakenOver(t *testing.T) {
 	}
 	select {
 	case <-first.Lost():
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("its loss is not told")
 	}
 	if err := second.Confirm(ctxT(t)); err != nil {
@@ -144,7 +144,7 @@ func TestLeaseLost(t *testing.T) {
 	nc.Close()
 	select {
 	case <-l.Lost():
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("its loss is not told")
 	}
 	if err := l.Confirm(ctxT(t)); err == nil || l.Held() {
@@ -233,7 +233,7 @@ func TestLeaseBucketDeleted(t *testing.T) {
 	second := acquire(t, b)
 	select {
 	case <-first.Lost():
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("its loss is not told")
 	}
 	if err := second.Confirm(ctxT(t)); err != nil {

@@ -46,7 +46,7 @@ func TestLock(t *testing.T) {
 	// A waiting one gets it as soon as it is free.
 	got := make(chan error, 1)
 	go func() {
-		l, err := AcquireLock(context.Background(), dir, LockConfig{Wait: 10 * time.Second})
+		l, err := AcquireLock(context.Background(), dir, LockConfig{Wait: patience})
 		if err == nil {
 			err = l.Unlock()
 		}
@@ -84,14 +84,10 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
 		t.Fatalf("the child says %q", line)
 	}
-	start := time.Now()
 	_, err = AcquireLock(t.Context(), dir, LockConfig{})
 	var locked *LockedError
 	if !errors.As(err, &locked) {
 		t.Fatalf("lock: %v, want a LockedError", err)
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("told after %v", took)
 	}
 	if locked.Holder.PID != cmd.Process.Pid || locked.Holder.Command != "bindery serve" {
 		t.Errorf("told of %+v, want process %d", locked.Holder, cmd.Process.Pid)

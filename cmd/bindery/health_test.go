@@ -60,7 +60,7 @@ func (p *patientStore) serve(args ...string) *serving {
 		s.done <- program.Run(ctx, append([]string{"serve", "--store", p.dir}, args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: s.log})
 	}()
 	p.t.Cleanup(func() { s.stop() })
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if e, ok := findEndpoint(p.dir); ok && strings.Contains(s.log.String(), "msg=serving") {
 			s.url, s.http = e.URL, e.HTTP
 			return s
@@ -70,6 +70,10 @@ func (p *patientStore) serve(args ...string) *serving {
 		}
 	}
 }
+
+// patience is how long a test waits for what will come; it says only that something
+// hangs, since a machine may be slow and busy.
+const patience = 3 * time.Minute
 
 func (s *serving) stop() {
 	s.t.Helper()
@@ -82,7 +86,7 @@ func (s *serving) stop() {
 		if open {
 			close(s.done)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		s.t.Fatalf("it does not stop: %s", s.log)
 	}
 }
@@ -350,7 +354,7 @@ func TestScrapeOfAHangingWriter(t *testing.T) {
 		}
 	}
 	close(b.stuck)
-	h.viewWait = 30 * time.Second
+	h.viewWait = patience
 	if _, known := scrape(t, srv.URL)["bindery_holders"]; !known {
 		t.Error("the holders are not counted")
 	}

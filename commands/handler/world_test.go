@@ -70,12 +70,16 @@ func request(c commands.Command) commands.Request {
 	return commands.Request{Command: c, ID: newID(), Actor: "ann"}
 }
 
+// patience is how long a test waits for what will come; it says only that something
+// hangs, since a machine may be slow and busy.
+const patience = 3 * time.Minute
+
 func must(t testing.TB, h *Handler, cs ...commands.Command) commands.Result {
 	t.Helper()
 	var r commands.Result
 	var err error
 	for _, c := range cs {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		if r, err = h.Do(ctx, request(c)); err != nil {
 			t.Fatalf("%s: %v", c.Verb(), err)
 		}

@@ -76,7 +76,7 @@ func (c *cluster) start(i int) {
 			c.t.Fatal(err)
 		}
 		c.procs[i] = spawn(c.t, "server", string(spec))
-		eventually(c.t, 10*time.Second, "a server starts", func() bool { return c.procs[i].said() == "ready" })
+		eventually(c.t, "a server starts", func() bool { return c.procs[i].said() == "ready" })
 		return
 	}
 	s, err := c.specs[i].start()
@@ -105,7 +105,7 @@ func (c *cluster) await() {
 	if c.procs != nil {
 		return // found tries until it can
 	}
-	eventually(c.t, 40*time.Second, "the cluster comes up", func() bool {
+	eventually(c.t, "the cluster comes up", func() bool {
 		leads := false
 		for _, s := range c.servers {
 			if !s.JetStreamIsCurrent() {
@@ -119,11 +119,15 @@ func (c *cluster) await() {
 	})
 }
 
-func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
+// patience is how long a test waits for what will come; it says only that something
+// hangs, since a machine may be slow and busy.
+const patience = 3 * time.Minute
+
+func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(within); !is(); {
+	for end := time.Now().Add(patience); !is(); {
 		if time.Now().After(end) {
-			t.Fatalf("it takes more than %v until %s", within, what)
+			t.Fatalf("it takes more than %v until %s", patience, what)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -48,7 +48,7 @@ func documented(t *testing.T, nc *nats.Conn, s *projections.State) {
 			}
 		}
 	}()
-	eventually(t, 60*time.Second, "the documents are what the ledger says", func() bool {
+	eventually(t, "the documents are what the ledger says", func() bool {
 		got = map[string]string{}
 		for _, name := range []string{readmodel.Bindings(s.Mesh.Name), readmodel.Holders(s.Mesh.Name)} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

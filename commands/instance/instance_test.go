@@ -41,9 +41,9 @@ func startFleet(t *testing.T, processes bool, connect func(c *cluster, i int) *n
 		f.members = append(f.members, f.joinAt(i, connect))
 	}
 	for _, m := range f.members {
-		eventually(t, 40*time.Second, m.cfg.Name+" is there", func() bool { r := m.Status().Role; return r == Follower || r == Writer })
+		eventually(t, m.cfg.Name+" is there", func() bool { r := m.Status().Role; return r == Follower || r == Writer })
 	}
-	writerOf(t, 20*time.Second, f.members...)
+	writerOf(t, f.members...)
 	prepare(t, newClient(t, f.connect(0)))
 	f.load = startLoad(t, clients, func(i int) *nats.Conn { return f.connect(i % 3) })
 	for i, m := range slices.Clone(f.members) {
@@ -66,7 +66,7 @@ func startFleet(t *testing.T, processes bool, connect func(c *cluster, i int) *n
 func (f *fleet) steady() {
 	f.t.Helper()
 	for range 10 {
-		f.load.next(time.Now(), 40*time.Second)
+		f.load.next(time.Now())
 		time.Sleep(50 * time.Millisecond)
 	}
 }
@@ -81,7 +81,7 @@ func prepare(t *testing.T, c *service.Client) {
 		commands.SetDefault{Provision: "pg", Provider: "pg-base"},
 		commands.DeclareModule{Name: "wiki", Module: manifest.Module{Requires: map[string]manifest.Requirement{"db": {Provision: "pg"}, "log": {Provision: "pg"}}}},
 	} {
-		if _, err := c.Do(patiently(t, 30*time.Second), request(cmd)); err != nil {
+		if _, err := c.Do(patiently(t), request(cmd)); err != nil {
 			t.Fatalf("%s: %v", cmd.Verb(), err)
 		}
 	}
@@ -96,12 +96,12 @@ func (f *fleet) end(alive ...*member) {
 	acked := f.load.end()
 	t.Logf("%d acknowledged, %d refused, %d read; the slowest took %v; %d sequences sampled",
 		len(acked), f.load.refused, f.load.reads, f.load.slowest.Round(time.Millisecond), len(f.samples.seen))
-	last, err := f.log.Last(patiently(t, 10*time.Second))
+	last, err := f.log.Last(patiently(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range alive {
-		eventually(t, 20*time.Second, fmt.Sprintf("%+v has read the log to %d", m.Status(), last), func() bool { return m.Status().Applied == last })
+		eventually(t, fmt.Sprintf("%+v has read the log to %d", m.Status(), last), func() bool { return m.Status().Applied == last })
 		f.samples.sample(t, m)
 	}
 	state := verify(t, f.log, acked, f.samples)
@@ -125,11 +125,11 @@ next:
 // The writer dies without a word; then the next one stops in order.
 func TestKillWriter(t *testing.T) {
 	f := startFleet(t, false, own)
-	first := writerOf(t, time.Second, f.members...)
+	first := writerOf(t, f.members...)
 	start := time.Now()
 	first.kill()
-	second := writerOf(t, 20*time.Second, f.others(first)...)
-	t.Logf("killed: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	second := writerOf(t, f.others(first)...)
+	t.Logf("killed: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now())))
 	first.stop()
 	if err := first.wait(t); err == nil {
 		t.Error("an instance whose connection is closed ends without an error")
@@ -138,11 +138,11 @@ func TestKillWriter(t *testing.T) {
 	// The first one's place is taken by a new one.
 	i := slices.Index(f.members, first)
 	f.members[i] = f.joinAt(i, own)
-	eventually(t, 20*time.Second, "the new one follows", func() bool { return f.members[i].Status().Role == Follower })
+	eventually(t, "the new one follows", func() bool { return f.members[i].Status().Role == Follower })
 	start = time.Now()
 	second.stop()
-	writerOf(t, 20*time.Second, f.others(first, second)...)
-	t.Logf("stopped: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	writerOf(t, f.others(first, second)...)
+	t.Logf("stopped: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now())))
 	if err := second.wait(t); err != nil {
 		t.Errorf("an orderly stop: %v", err)
 	}
@@ -186,9 +186,9 @@ func TestKillProcess(t *testing.T) {
 func (f *fleet) killNode(admin *nats.Conn) {
 	t := f.t
 	t.Helper()
-	w := writerOf(t, 20*time.Second, f.members...)
+	w := writerOf(t, f.members...)
 	i := slices.Index(f.members, w)
-	eventually(t, 20*time.Second, "another server leads, also the leases", func() bool {
+	eventually(t, "another server leads, also the leases", func() bool {
 		if at := f.leader(admin, f.log.Stream()); at == i || at < 0 {
 			_, _ = admin.Request("$JS.API.STREAM.LEADER.STEPDOWN."+f.log.Stream(), nil, time.Second)
 			return false
@@ -199,11 +199,11 @@ func (f *fleet) killNode(admin *nats.Conn) {
 	start := time.Now()
 	f.stop(i)
 	w.kill()
-	next := writerOf(t, 20*time.Second, f.others(w)...)
-	t.Logf("%s died, server and writer: the next writer %s after %v, the next acknowledgement after %v", w.cfg.Name, next.cfg.Name, since(start), round(f.load.next(time.Now(), 20*time.Second)))
+	next := writerOf(t, f.others(w)...)
+	t.Logf("%s died, server and writer: the next writer %s after %v, the next acknowledgement after %v", w.cfg.Name, next.cfg.Name, since(start), round(f.load.next(time.Now())))
 	f.start(i)
 	f.members[i] = f.joinAt(i, own)
-	eventually(t, 40*time.Second, "it follows again", func() bool { return f.members[i].Status().Role == Follower })
+	eventually(t, "it follows again", func() bool { return f.members[i].Status().Role == Follower })
 }
 
 // joinAt starts an instance at a server.
@@ -229,17 +229,17 @@ func own(c *cluster, i int) *nats.Conn { return c.connect(i) }
 // kill stops a server and starts it again once there is a writer.
 func (f *fleet) kill(admin *nats.Conn, i int) {
 	f.t.Helper()
-	f.t.Logf("the writer is at %s, the stream's leader at s%d, the lease's at s%d: s%d dies", writerOf(f.t, time.Second, f.members...).Status().Name,
+	f.t.Logf("the writer is at %s, the stream's leader at s%d, the lease's at s%d: s%d dies", writerOf(f.t, f.members...).Status().Name,
 		f.leader(admin, f.log.Stream()), f.leader(admin, "KV_"+ledger.LeaseBucket), i)
 	start := time.Now()
 	f.stop(i)
 	died := time.Now()
-	f.load.next(died.Add(50*time.Millisecond), 40*time.Second)
+	f.load.next(died.Add(50 * time.Millisecond))
 	f.t.Logf("it took %v to stop; the next acknowledgement %v after that, the writer is at %s", round(died.Sub(start)), since(died),
-		writerOf(f.t, 40*time.Second, f.members...).Status().Name)
+		writerOf(f.t, f.members...).Status().Name)
 	f.start(i)
 	f.await()
-	f.load.next(time.Now(), 40*time.Second)
+	f.load.next(time.Now())
 }
 
 // The writer's connection is cut for longer than its lease, and mended.
@@ -251,12 +251,12 @@ func TestCutWriter(t *testing.T) {
 		}
 		return dial(t, proxies[i].url(), nats.IgnoreDiscoveredServers())
 	})
-	first := writerOf(t, time.Second, f.members...)
+	first := writerOf(t, f.members...)
 	start := time.Now()
 	proxies[slices.Index(f.members, first)].cut()
-	writerOf(t, 20*time.Second, f.others(first)...)
-	t.Logf("cut: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now(), 20*time.Second)))
-	eventually(t, 10*time.Second, "the one that is cut off knows", func() bool { return !isWriter(first) })
+	writerOf(t, f.others(first)...)
+	t.Logf("cut: the next writer after %v, the next acknowledgement after %v", since(start), round(f.load.next(time.Now())))
+	eventually(t, "the one that is cut off knows", func() bool { return !isWriter(first) })
 	proxies[slices.Index(f.members, first)].mend()
 	f.end(f.members...)
 }

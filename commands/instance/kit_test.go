@@ -81,7 +81,7 @@ func (m *member) wait(t *testing.T) error {
 	case err := <-m.done:
 		m.done <- err
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("an instance does not end")
 		return nil
 	}
@@ -99,10 +99,10 @@ func (m *member) kill() {
 func isWriter(m *member) bool { return m.Status().Role == Writer }
 
 // writerOf waits until one of ms is the writer.
-func writerOf(t *testing.T, within time.Duration, ms ...*member) *member {
+func writerOf(t *testing.T, ms ...*member) *member {
 	t.Helper()
 	var found *member
-	eventually(t, within, "there is a writer", func() bool {
+	eventually(t, "there is a writer", func() bool {
 		i := slices.IndexFunc(ms, isWriter)
 		if i >= 0 {
 			found = ms[i]
@@ -115,7 +115,7 @@ func writerOf(t *testing.T, within time.Duration, ms ...*member) *member {
 // found makes the ledger of the mesh and its first event.
 func found(t *testing.T, nc *nats.Conn, replicas int) *ledger.Log {
 	t.Helper()
-	ctx := patiently(t, 60*time.Second)
+	ctx := patiently(t)
 	var log *ledger.Log
 	for log == nil { // while the cluster is coming up
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -160,9 +160,9 @@ func newClient(t *testing.T, nc *nats.Conn) *service.Client {
 	return c.FailOver()
 }
 
-func patiently(t *testing.T, d time.Duration) context.Context {
+func patiently(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -238,7 +238,7 @@ func startLoad(t *testing.T, clients int, connect func(i int) *nats.Conn) *load 
 }
 
 func (l *load) turn(c *service.Client, i, n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := fmt.Sprintf("n-%d-%d", i, n)
 	if !l.do(ctx, c, commands.RegisterNode{Name: name}) {
@@ -289,10 +289,10 @@ func (l *load) read(_ context.Context, where string, ask func() (json.RawMessage
 
 // next is how long after start the first command was acknowledged; it waits for
 // that.
-func (l *load) next(start time.Time, within time.Duration) time.Duration {
+func (l *load) next(start time.Time) time.Duration {
 	l.t.Helper()
 	var at time.Time
-	eventually(l.t, within, "a command is acknowledged", func() bool {
+	eventually(l.t, "a command is acknowledged", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for i := len(l.times) - 1; i >= 0 && l.times[i].After(start); i-- {
@@ -315,7 +315,7 @@ func (l *load) end() map[events.ID]uint64 {
 // what the instances had.
 func verify(t *testing.T, log *ledger.Log, acked map[events.ID]uint64, s *sampler) *projections.State {
 	t.Helper()
-	ctx := patiently(t, 20*time.Second)
+	ctx := patiently(t)
 	last, err := log.Last(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func spawn(t *testing.T, what string, args ...string) *child {
 	}()
 	t.Cleanup(func() {
 		stdin.Close()
-		timer := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() })
+		timer := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() })
 		defer timer.Stop()
 		<-ended
 		_ = c.cmd.Wait() // one that was killed does not end well
@@ -143,7 +143,7 @@ func (s serverSpec) start() (*server.Server, error) {
 		return nil, err
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(patience) {
 		return nil, fmt.Errorf("server %s does not start", s.Name)
 	}
 	return srv, nil

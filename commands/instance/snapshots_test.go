@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -44,7 +43,7 @@ func TestInstanceSnapshots(t *testing.T) {
 		defer stop()
 		done := make(chan error, 1)
 		go func() { done <- i.Run(ctx) }()
-		eventually(t, 30*time.Second, name+" writes", func() bool { return i.Status().Role == Writer })
+		eventually(t, name+" writes", func() bool { return i.Status().Role == Writer })
 		do(i)
 		stop()
 		if err := <-done; err != nil {
@@ -58,7 +57,7 @@ func TestInstanceSnapshots(t *testing.T) {
 			for n := range 550 {
 				m.Nodes = append(m.Nodes, fmt.Sprintf("node-%d-%d", part, n))
 			}
-			if _, err := newClient(t, dial()).Do(patiently(t, time.Minute), request(commands.ApplyManifest{Manifest: m})); err != nil {
+			if _, err := newClient(t, dial()).Do(patiently(t), request(commands.ApplyManifest{Manifest: m})); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,7 +73,7 @@ func TestInstanceSnapshots(t *testing.T) {
 				t.Errorf("it begins with another state: at %d", s.Seq)
 			}
 		})
-		if _, err := newClient(t, dial()).Do(patiently(t, time.Minute), request(commands.RegisterNode{Name: "one-more"})); err != nil {
+		if _, err := newClient(t, dial()).Do(patiently(t), request(commands.RegisterNode{Name: "one-more"})); err != nil {
 			t.Fatal(err)
 		}
 	})

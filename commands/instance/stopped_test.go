@@ -39,9 +39,9 @@ func TestStoppedWriter(t *testing.T) {
 	nc := dial(t, url)
 	log := found(t, nc, 1)
 	a := spawn(t, "instance", url, "a")
-	eventually(t, 20*time.Second, "there is a writer", func() bool { return a.said() == string(Writer) })
+	eventually(t, "there is a writer", func() bool { return a.said() == string(Writer) })
 	b := spawn(t, "instance", url, "b")
-	eventually(t, 20*time.Second, "there is a follower", func() bool { return b.said() == string(Follower) })
+	eventually(t, "there is a follower", func() bool { return b.said() == string(Follower) })
 	c := newClient(t, nc)
 	prepare(t, c)
 
@@ -50,7 +50,7 @@ func TestStoppedWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.cmd.Process.Signal(syscall.SIGCONT) })
-	eventually(t, 20*time.Second, "it stands still", func() bool { return standsStill(t, a.cmd.Process.Pid) })
+	eventually(t, "it stands still", func() bool { return standsStill(t, a.cmd.Process.Pid) })
 	// These wait in its sockets: nobody else hears them.
 	answers := map[string]*nats.Subscription{
 		"a write":             askRaw(t, nc, service.CommandSubject(testMesh), command(t, commands.RegisterNode{Name: "late"}, false)),
@@ -60,16 +60,16 @@ func TestStoppedWriter(t *testing.T) {
 		"a read's refusal":    askRaw(t, nc, service.QuerySubject(testMesh), query(t, commands.ShowNode{Node: "soon"})),
 		"a write in one more": askRaw(t, nc, service.CommandSubject(testMesh), command(t, commands.RegisterNode{Name: "later"}, false)),
 	}
-	eventually(t, 20*time.Second, "another is the writer", func() bool { return b.said() == string(Writer) })
+	eventually(t, "another is the writer", func() bool { return b.said() == string(Writer) })
 	t.Logf("stopped: the next writer after %v", since(stopped))
-	if _, err := c.Do(patiently(t, 60*time.Second), request(commands.RegisterNode{Name: "soon"})); err != nil {
+	if _, err := c.Do(patiently(t), request(commands.RegisterNode{Name: "soon"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	for what, sub := range answers {
-		m, err := sub.NextMsg(20 * time.Second)
+		m, err := sub.NextMsg(patience)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
@@ -82,8 +82,8 @@ func TestStoppedWriter(t *testing.T) {
 			t.Errorf("%s was answered from the past: %s", what, m.Data)
 		}
 	}
-	eventually(t, 20*time.Second, "it follows", func() bool { return a.said() == string(Follower) })
-	if _, err := c.Do(patiently(t, 20*time.Second), request(commands.RegisterNode{Name: "last"})); err != nil {
+	eventually(t, "it follows", func() bool { return a.said() == string(Follower) })
+	if _, err := c.Do(patiently(t), request(commands.RegisterNode{Name: "last"})); err != nil {
 		t.Fatal(err)
 	}
 	st := verify(t, log, nil, nil)

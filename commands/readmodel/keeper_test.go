@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -181,7 +180,7 @@ func TestDeposed(t *testing.T) {
 	w.same()
 	// It looks at what is there, and hears that it is deposed.
 	late.src = deposed{frozen{old}}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := late.Run(ctx, w.nc, deposed{frozen{old}}); !errors.Is(err, errDeposed) {
 		t.Errorf("it ended with %v", err)

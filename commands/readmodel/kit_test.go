@@ -222,12 +222,16 @@ func (w *world) look() (out map[string]string, faults []string) {
 	return out, faults
 }
 
+// patience is how long a test waits for what will come; it says only that something
+// hangs, since a machine may be slow and busy.
+const patience = 3 * time.Minute
+
 // agree waits until the documents are what the ledger says.
 func (w *world) agree() {
 	w.t.Helper()
 	var seq uint64
 	w.h.View(func(s *projections.State) { seq = s.Seq })
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	if err := w.k.Synced(ctx, seq); err != nil {
 		w.t.Fatalf("the documents are not at %d: %v\n%s", seq, err, w.said)
@@ -245,7 +249,7 @@ func (w *world) same() {
 // eventually waits until the documents are put right.
 func (w *world) eventually() {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if now, faults := w.look(); faults == nil && maps.Equal(w.want(), now) {
 			return
 		}

@@ -132,7 +132,7 @@ func TestFailOver(t *testing.T) {
 		t.Errorf("nobody has heard it: %v", err)
 	}
 	start := time.Now()
-	if _, err := client("nobody").Do(t.Context(), req); AsRefusal(err).Code != commands.Unreachable || time.Since(start) > 5*time.Second {
+	if _, err := client("nobody").Do(t.Context(), req); AsRefusal(err).Code != commands.Unreachable || time.Since(start) > patience {
 		t.Errorf("a client that does not fail over: %v after %v", err, time.Since(start))
 	}
 	n = stub(t, s.nc, "refuses", `{"error":{"code":"name_taken","message":"taken","why":"","fix":"","candidates":[]}}`)

@@ -139,7 +139,7 @@ func TestWhoWatchesWhat(t *testing.T) {
 	})
 	sees := func(nc *nats.Conn, bucket, keys string, want int) {
 		t.Helper()
-		if got, err := watch(t, nc, bucket, keys, 20*time.Second); err != nil || len(got) != want {
+		if got, err := watch(t, nc, bucket, keys, patience); err != nil || len(got) != want {
 			t.Errorf("%s %s: %v, %v, want %d", bucket, keys, got, err, want)
 		}
 	}

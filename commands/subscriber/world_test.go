@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds what is waited for.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // world is a ledger on a real server that can be stopped and started, on one port.
 type world struct {
