@@ -58,7 +58,8 @@ func (c *cli) storeDir() (string, error) {
 		dir = c.program.Getenv("BINDERY_STORE")
 	}
 	if dir != "" {
-		return filepath.Clean(dir), nil
+		dir = filepath.Clean(dir)
+		return dir, notRestoring(dir)
 	}
 	if data := c.program.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) { // its specification: a relative one is ignored
 		return filepath.Join(data, "bindery"), nil

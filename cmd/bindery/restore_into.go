@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -16,7 +17,20 @@ import (
 )
 
 // restoringDir is where a store grows until it is whole.
-func restoringDir(dir string) string { return dir + ".restoring" }
+func restoringDir(dir string) string { return dir + restoringSuffix }
+
+const restoringSuffix = ".restoring"
+
+// notRestoring refuses a store that grows still. Its name tells: what is in it may be
+// whole already, and is not what was asked for before it has its place.
+func notRestoring(dir string) error {
+	whole, ok := strings.CutSuffix(dir, restoringSuffix)
+	if !ok {
+		return nil
+	}
+	return refusal(commands.LedgerMissing, dir+" is what a restore has not finished", "a store counts when it has its place, "+whole,
+		"bindery restore FILE --store "+quote(whole))
+}
 
 // into restores a backup over a connection, with a bar.
 func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) error {
