@@ -107,10 +107,7 @@ func (f Finder) issuedOn(slot string, generation uint64, node projections.NodeRe
 	}
 	for _, c := range f.Credentials(r) {
 		if c.Generation == generation {
-			if c.Provider != 0 {
-				return f.State.Provider(c.Provider).Node == node
-			}
-			return f.onNode(r, node)
+			return f.State.ProviderNode(&c) == node
 		}
 	}
 	return false

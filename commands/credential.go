@@ -32,7 +32,9 @@ type RequestCredential struct {
 
 // The provider side may say which ask it has answered by its tag, too: the first
 // eight digits of the chain value at the generation. Another tag is refused: a
-// ledger that has lost its tail gives generations out again.
+// ledger that has lost its tail gives generations out again. And at which node it
+// has done so (a name or an id): where the provider has been relocated meanwhile,
+// what was done to the one it was is refused with provider_moved.
 
 // IssueCredential is the provider side's word that a credential exists.
 type IssueCredential struct {
@@ -40,6 +42,7 @@ type IssueCredential struct {
 	Generation uint64 `json:"generation"`
 	SecretRef  string `json:"secret_ref"` // scheme:path
 	Tag        string `json:"tag,omitempty"`
+	Node       string `json:"node,omitempty"`
 }
 
 // FailCredential is the provider side's word that it could not issue or revoke
@@ -49,6 +52,7 @@ type FailCredential struct {
 	Generation uint64 `json:"generation"`
 	Attempts   uint64 `json:"attempts,omitempty"` // 0: one more than on record
 	Tag        string `json:"tag,omitempty"`
+	Node       string `json:"node,omitempty"`
 }
 
 // RevokeCredential is the provider side's word that a credential logs in no
@@ -58,6 +62,7 @@ type RevokeCredential struct {
 	Generation uint64 `json:"generation"`
 	Force      bool   `json:"force,omitempty"`
 	Tag        string `json:"tag,omitempty"`
+	Node       string `json:"node,omitempty"`
 }
 
 // Verb implements Command.
@@ -202,6 +207,21 @@ func (t *Tx) held(slot string, generation uint64, tag string) (*projections.Cred
 	return c, what, nil
 }
 
+// doneAt refuses what was done for a credential on another node than where its
+// provider is.
+func (t *Tx) doneAt(node string, c *projections.Credential, what string) error {
+	if node == "" {
+		return nil
+	}
+	at, err := Finder{t.State}.Node(node)
+	now := t.ProviderNode(c)
+	if err != nil || at == now {
+		return err
+	}
+	return refuse(ProviderMoved, what+" is not issued and revoked on "+t.Node(at).Name, "its provider is on "+t.Node(now).Name+" now",
+		"bindery binding show "+t.SlotPath(t.Binding(c.Binding)))
+}
+
 // Restored refuses what was read of a ledger that has lost its tail since, and has
 // gone on otherwise.
 func Restored(message, why string) *Refusal {
@@ -226,12 +246,15 @@ func (c IssueCredential) Decide(t *Tx) error {
 	case projections.Asked:
 	case projections.Withdrawn:
 		t.warn("%s was withdrawn before it was issued: it is to be revoked, and never used", what)
-	default:
+	default: // said again it is no news, wherever the provider is now
 		if t.SecretRef(held) == c.SecretRef {
 			return nil
 		}
 		return refuse(AlreadyIssued, what+" is issued already", fmt.Sprintf("at sequence %d, its secret at %s", held.Issued, t.SecretRef(held)),
 			"bindery credential request "+t.SlotPath(t.Binding(held.Binding))+" --reason TEXT")
+	}
+	if err := t.doneAt(c.Node, held, what); err != nil {
+		return err
 	}
 	return t.emit(t.idOf(held), &events.CredentialIssued{Generation: c.Generation, SecretRef: events.SecretRef(c.SecretRef)})
 }
@@ -249,6 +272,9 @@ func (c FailCredential) Decide(t *Tx) error {
 		t.warn("%s is %s: the provider has nothing to do about it", what, held.State)
 		return nil
 	}
+	if err := t.doneAt(c.Node, held, what); err != nil {
+		return err
+	}
 	before, _ := t.FailureOf(held.Binding, c.Generation)
 	n, news, err := t.failed(before, c.Attempts)
 	if err != nil || !news {
@@ -263,11 +289,17 @@ func (c RevokeCredential) Decide(t *Tx) error {
 	if err != nil {
 		return err
 	}
-	switch s := held.State; {
-	case s == projections.ToRevoke || s == projections.WrittenOff || t.Revocable(held):
-		return t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation})
-	case !s.Live():
+	s := held.State
+	due := s == projections.ToRevoke || s == projections.WrittenOff || t.Revocable(held)
+	if !due && !s.Live() {
 		return nil
+	}
+	if err := t.doneAt(c.Node, held, what); err != nil {
+		return err
+	}
+	switch {
+	case due:
+		return t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation})
 	case !c.Force:
 		return t.notAdopted(held, what)
 	}

@@ -415,3 +415,41 @@ func TestTagOfTheAsk(t *testing.T) {
 		IssueCredential{Slot: "a-app/db", Generation: v.Generation, SecretRef: "bao:a", Tag: tag})
 	w.replay()
 }
+
+// What was done for a credential where its provider is not any more is not taken;
+// what is said again, of what was taken before it moved, is no news.
+func TestProviderMovedMeanwhile(t *testing.T) {
+	w := holders(t, 1)
+	w.must(StartRotation{RotationTarget: of("pg-alpha")})
+	v := w.view("a-app/db")
+	issued := IssueCredential{Slot: "a-app/db", Generation: v.Generation, SecretRef: "bao:a", Node: "alpha"}
+	w.must(RelocateProvider{Provider: "pg-alpha", To: "beta", Endpoint: "b:1"})
+	w.reason = "the disk is full"
+	for _, c := range []Command{issued, FailCredential{Slot: "a-app/db", Generation: v.Generation, Node: "alpha"}} {
+		if r := w.refused(ProviderMoved, c); !strings.Contains(r.Why, "beta") || r.Code.Exit() != ExitConflict {
+			t.Errorf("%+v", r)
+		}
+	}
+	w.refused(NodeNotFound, IssueCredential{Slot: "a-app/db", Generation: v.Generation, SecretRef: "bao:a", Node: "gamma"})
+	issued.Node = w.s.Node(w.s.NodeNamed("beta")).ID.String()
+	w.must(issued)
+	w.must(RelocateProvider{Provider: "pg-alpha", To: "alpha", Endpoint: "a:1"})
+	at := w.s.Seq
+	w.must(issued) // its answer was lost
+	if w.s.Seq != at {
+		t.Errorf("it was issued twice")
+	}
+	w.must(AcknowledgeBinding{Slot: "a-app/db", At: w.s.Seq})
+	old := w.s.ListCredentials(projections.CredentialFilter{}).Items
+	i := slices.IndexFunc(old, func(c projections.CredentialView) bool { return c.Generation != v.Generation })
+	gone := RevokeCredential{Slot: "a-app/db", Generation: old[i].Generation, Node: "beta"}
+	w.refused(ProviderMoved, gone)
+	gone.Node = "alpha"
+	w.must(gone)
+	at, gone.Node = w.s.Seq, "beta"
+	w.must(gone)
+	if w.s.Seq != at {
+		t.Errorf("it was revoked twice")
+	}
+	w.replay()
+}

@@ -39,6 +39,7 @@ const (
 	WrongProvision      Code = "wrong_provision"
 	ProviderCordoned    Code = "provider_cordoned"
 	ProviderRetired     Code = "provider_retired"
+	ProviderMoved       Code = "provider_moved"
 	ProviderInUse       Code = "provider_in_use"
 	NodeInUse           Code = "node_in_use"
 	ModuleInUse         Code = "module_in_use"
@@ -55,6 +56,7 @@ const (
 	LedgerMissing       Code = "ledger_missing"
 	LedgerExists        Code = "ledger_exists"
 	LedgerDamaged       Code = "ledger_damaged"
+	ForeignEvent        Code = "foreign_event"
 	LedgerSealed        Code = "ledger_sealed"
 	NewerLedger         Code = "newer_ledger"
 	StoreLocked         Code = "store_locked"
@@ -124,11 +126,11 @@ var exitCodes = map[Code]int{
 	SlotNotDeclared: ExitNotFound, LedgerMissing: ExitNotFound, RotationNotFound: ExitNotFound, GenerationUnknown: ExitNotFound,
 	AccessNotFound: ExitNotFound,
 
-	CommandIDReused: ExitConflict, CommandIDExpired: ExitConflict, LedgerMoved: ExitConflict,
+	CommandIDReused: ExitConflict, CommandIDExpired: ExitConflict, LedgerMoved: ExitConflict, ProviderMoved: ExitConflict,
 
 	NeedsServe: ExitUnreachable, StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
 	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut,
-	LedgerDamaged: ExitIntegrity, LedgerRestored: ExitIntegrity, CheckpointInvalid: ExitIntegrity, BackupInvalid: ExitIntegrity, NewerLedger: ExitFailed,
+	LedgerDamaged: ExitIntegrity, ForeignEvent: ExitIntegrity, LedgerRestored: ExitIntegrity, CheckpointInvalid: ExitIntegrity, BackupInvalid: ExitIntegrity, NewerLedger: ExitFailed,
 	Interrupted: ExitInterrupted, Internal: ExitFailed, CommandFailed: ExitFailed,
 }
 

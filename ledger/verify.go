@@ -27,6 +27,9 @@ type Verified struct {
 	Events   uint64   // after From
 	Commands uint64   // after From
 	Foreign  uint64   // messages after From that are no part of the ledger
+	// FirstForeign is the sequence of the first of them after all known positions: by
+	// them, those before had been there already. 0: there is none.
+	FirstForeign uint64
 }
 
 // Verify reads the log, computes every chain value anew, decodes every event and
@@ -38,8 +41,11 @@ type Verified struct {
 // A log whose events were all written anew with a chain of their own is told only
 // by a known position, and only that it happened before it.
 func (l *Log) Verify(ctx context.Context, v Verifying) (Verified, error) {
-	w := walk{known: slices.Clone(v.Known), done: Verified{Last: v.From}}
+	w := walk{known: slices.Clone(v.Known), old: v.From.Seq, done: Verified{Last: v.From}}
 	slices.SortFunc(w.known, func(a, b Position) int { return cmp.Compare(a.Seq, b.Seq) })
+	if n := len(w.known); n > 0 {
+		w.old = max(w.old, w.known[n-1].Seq)
+	}
 	w.known = slices.DeleteFunc(w.known, func(p Position) bool { return p.Seq <= v.From.Seq })
 	var failed error
 	a := newAssembler(l, v.From, false, func(evs []events.Event, _ []events.Record) bool {
@@ -58,12 +64,14 @@ func (l *Log) Verify(ctx context.Context, v Verifying) (Verified, error) {
 		err = w.end()
 	}
 	w.done.Foreign = seen - v.From.Seq - w.done.Events
+	w.passed(seen + 1)
 	return w.done, err
 }
 
 // walk is one Verify under way.
 type walk struct {
 	known []Position // still to come, ascending
+	old   uint64     // the sequence of the last position that is known
 	held  uint64     // the sequence of the last known position that the log held
 	done  Verified
 }
@@ -72,17 +80,25 @@ type walk struct {
 func (w *walk) command(evs []events.Event) error {
 	for i := range evs {
 		e := &evs[i]
+		w.passed(e.Seq)
 		for len(w.known) > 0 && w.known[0].Seq <= e.Seq {
 			if err := w.compare(w.known[0], e); err != nil {
 				return err
 			}
 			w.held, w.known = e.Seq, w.known[1:]
 		}
+		w.done.Last = After(e)
 	}
-	w.done.Last = After(&evs[len(evs)-1])
 	w.done.Events += uint64(len(evs))
 	w.done.Commands++
 	return nil
+}
+
+// passed notes that nothing of the ledger lies between its last event and next.
+func (w *walk) passed(next uint64) {
+	if at := max(w.done.Last.Seq, w.old) + 1; at < next && w.done.FirstForeign == 0 {
+		w.done.FirstForeign = at
+	}
 }
 
 // compare holds the first event at or after a known position against it.

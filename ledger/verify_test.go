@@ -114,8 +114,11 @@ func TestVerifyCountsForeign(t *testing.T) {
 	if want := (Verified{Last: done.Last, Events: 6, Commands: 3, Foreign: 3}); err != nil || done != want || done.Last.Seq != 8 {
 		t.Fatalf("%+v, %v; want %+v up to 8", done, err, want)
 	}
-	from := Position{}
+	from, chains := Position{}, map[uint64]events.Chain{}
 	_, err = l.Verify(ctxT(t), Verifying{To: 9, Each: func(evs []events.Event) error {
+		for i := range evs {
+			chains[evs[i].Seq] = evs[i].Chain
+		}
 		if evs[0].Seq == 2 {
 			from = After(&evs[1])
 		}
@@ -124,8 +127,14 @@ func TestVerifyCountsForeign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := l.Verify(ctxT(t), Verifying{From: from, To: 9}); err != nil || done.Events != 3 || done.Foreign != 3 {
+	if done, err := l.Verify(ctxT(t), Verifying{From: from, To: 9}); err != nil || done.Events != 3 || done.Foreign != 3 || done.FirstForeign != 4 {
 		t.Errorf("from %d: %+v, %v", from.Seq, done, err)
+	}
+	// Those before what is known were there already.
+	for at, first := range map[uint64]uint64{6: 9, 8: 9} {
+		if done, err := verifyAll(t, l, Position{Seq: at, Chain: chains[at]}); err != nil || done.Foreign != 3 || done.FirstForeign != first {
+			t.Errorf("known up to %d: %+v, %v", at, done, err)
+		}
 	}
 	var damage *DamageError
 	if _, err := verifyAll(t, l, Position{Seq: 5, Chain: from.Chain}); !errors.As(err, &damage) || damage.Seq != 5 {

@@ -195,14 +195,14 @@ func (s *State) member(c *Credential) Member {
 			m.Fix = "bindery credential write-off --provider " + s.Provider(c.Provider).ID.String() + " --all --reason TEXT"
 			break
 		}
-		waits(StepRevoke, TurnProvider, s.providerNode(c), since)
+		waits(StepRevoke, TurnProvider, s.Node(s.ProviderNode(c)).Name, since)
 	case asked && ask.Provider == c.Provider:
 		m.To = ask.Generation
-		waits(StepIssue, TurnProvider, s.providerNode(&ask), ask.Since())
+		waits(StepIssue, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
 		fails(s.FailureOf(c.Binding, ask.Generation))
 	case asked:
 		m.To = ask.Generation
-		waits(StepLeaving, TurnProvider, s.providerNode(&ask), ask.Since())
+		waits(StepLeaving, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
 		fails(s.FailureOf(c.Binding, ask.Generation))
 	case next != nil && s.useLive(b) || s.Lingers(b):
 		since := c.Since()
@@ -219,13 +219,13 @@ func (s *State) member(c *Credential) Member {
 	return m
 }
 
-// providerNode is the node whose agent issues and revokes a credential: the
+// ProviderNode is the node whose agent issues and revokes a credential: the
 // provider's present one, or the consumer's for an embedded instance.
-func (s *State) providerNode(c *Credential) string {
+func (s *State) ProviderNode(c *Credential) NodeRef {
 	if c.Provider != 0 {
-		return s.Node(s.Provider(c.Provider).Node).Name
+		return s.Provider(c.Provider).Node
 	}
-	return s.Node(s.Assignment(s.Binding(c.Binding).Assignment).Node).Name
+	return s.Assignment(s.Binding(c.Binding).Assignment).Node
 }
 
 // unstick is what helps a consumer on that nobody is to give a credential to.

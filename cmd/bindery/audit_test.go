@@ -186,6 +186,47 @@ func TestAuditVerifyRefusesCheckpoints(t *testing.T) {
 	}
 }
 
+// Who can publish into the stream is told of, until a checkpoint says that it is known.
+func TestAuditVerifyTellsOfStrangers(t *testing.T) {
+	p := newPatientStore(t)
+	key, verifier := p.keys()
+	stray := func() {
+		p.behind(func(_ *nats.Conn, js jetstream.JetStream) {
+			if _, err := js.Publish(t.Context(), "bindery.home.stray", []byte("no event")); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	code, v := p.verdictOf()
+	if code != 0 {
+		t.Fatalf("exit code %d: %+v", code, v)
+	}
+	last := v.Seq
+	found := func(first, n uint64, args ...string) {
+		t.Helper()
+		code, v := p.verdictOf(args...)
+		ok := code == 0 && v.OK && v.Damage == nil
+		if first != 0 {
+			ok = code == 9 && !v.OK && v.Damage != nil && v.Damage.Seq == first && strings.Contains(p.errs.String(), `"foreign_event"`)
+		}
+		if !ok || v.Foreign != n {
+			t.Errorf("%v: exit code %d: %+v, %s", args, code, v, &p.errs)
+		}
+	}
+	stray()
+	stray()
+	found(last+1, 2)
+	p.must("node", "register", "delta") // over them
+	found(last+1, 2)
+	checkpoint := filepath.Join(t.TempDir(), "cp")
+	p.must("audit", "checkpoint", "--key", key, "--out", checkpoint)
+	known := []string{"--checkpoint", checkpoint, "--verifier", verifier}
+	found(0, 2, known...)
+	stray()
+	found(last+4, 3, known...)
+	found(last+1, 3)
+}
+
 // A snapshot that is not what the events give is found, whatever it says of itself.
 func TestAuditVerifyHoldsSnapshots(t *testing.T) {
 	p := newPatientStore(t)

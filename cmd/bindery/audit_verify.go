@@ -29,7 +29,9 @@ func (*auditVerify) help() *cobra.Command {
 		Short: "Prove that the log is what was appended to it",
 		Long: `Reads the whole log, computes every chain value anew, decodes every event, and holds the borders of the
 commands and the state against it. What was edited, taken out, put in or reordered is found, and its first
-sequence is said (exit code 9). Events that were cut off at the end, and a log that was written anew as a
+sequence is said (exit code 9). So is the first message that somebody else put into the stream: it is skipped
+and changes nothing, but who can do that should not. Those before a checkpoint that is held against the log
+were there when it was signed, and are only counted. Events that were cut off at the end, and a log that was written anew as a
 whole, are found against a checkpoint that was signed earlier and kept elsewhere. It writes nothing, and
 may be stopped and begun again.`,
 	}
@@ -80,27 +82,33 @@ func (v *auditVerify) run(ctx context.Context, c *cli, _ []string) error {
 		view.Mesh, view.MeshID = cp.MeshName, cp.Mesh
 		known = append(known, cp.Position())
 	}
-	err := c.withRecord(ctx, func(s *session) error {
+	var foreign uint64
+	err := c.withRecord(ctx, func(s *session) (err error) {
 		view.Mesh = s.mesh
-		return v.walk(ctx, c, s, known, &view)
+		foreign, err = v.walk(ctx, c, s, known, &view)
+		return err
 	})
 	var r *commands.Refusal
 	if known != nil && errors.As(err, &r) && r.Code == commands.LedgerMissing {
 		// A ledger that is proved to have been there is not missing but lost.
 		err = &ledger.DamageError{Seq: 1, Why: fmt.Sprintf("there is no log, and it had reached %d: %s", known[0].Seq, r.Why)}
 	}
+	if err == nil && foreign > 0 {
+		err = &foreignError{seq: foreign, n: view.Foreign}
+	}
 	return c.verdict(view, err)
 }
 
-// walk verifies the log of an open session.
-func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledger.Position, view *auditView) error {
+// walk verifies the log of an open session. foreign is the sequence of the first
+// message after what is known that is no part of the ledger.
+func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledger.Position, view *auditView) (foreign uint64, err error) {
 	last, err := s.log.Last(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	held, err := c.snapshotsOf()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, held, "verifying")
 	view.Seq, view.Chain, view.MeshID = done.Last.Seq, done.Last.Chain.String(), done.Last.Mesh
@@ -109,7 +117,22 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	if err == nil && len(held.wrong) > 0 {
 		err = wrongSnapshots(held.wrong)
 	}
-	return stoppedReading(ctx, s.firstDamage(err), done.Last.Seq, "bindery audit verify")
+	return done.FirstForeign, stoppedReading(ctx, s.firstDamage(err), done.Last.Seq, "bindery audit verify")
+}
+
+// foreignError says that somebody else wrote into the stream of a sound log.
+type foreignError struct{ seq, n uint64 }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("sequence %d is the first that bindery did not write", e.seq)
+}
+
+// refusal says what to do about it.
+func (e *foreignError) refusal(mesh string) *commands.Refusal {
+	return refusal(commands.ForeignEvent, fmt.Sprintf("somebody else wrote into the stream of mesh %s: %s", mesh, e),
+		fmt.Sprintf("every event is sound, and %s in all are skipped, but whoever wrote them can publish there; once the next event is written, a new checkpoint says that they are known",
+			plural(int(e.n), "such message", "such messages")),
+		"bindery audit checkpoint --key FILE")
 }
 
 // wrongSnapshots says that the log is sound and what was made of it is not.
@@ -164,18 +187,19 @@ func (c *cli) verdict(view auditView, err error) error {
 	var bad *ledger.DamageError
 	var other *ledger.OtherMeshError
 	var config *ledger.ConfigError
+	var foreign *foreignError
 	switch {
 	case errors.As(err, &other):
 		return refusal(commands.WrongMesh, "the checkpoint is of another mesh", err.Error(), "bindery status")
-	case errors.As(err, &lost) && lost.first() == 0:
-		return lost // no event is
+	case errors.As(err, &foreign):
+		view.Damage = &damageView{Seq: foreign.seq, Why: foreign.Error()}
 	case errors.As(err, &lost):
 		view.Mesh = cmp.Or(view.Mesh, lost.mesh, lost.anchor.Mesh)
-		view.Damage = &damageView{Seq: lost.first(), Why: lost.why()}
+		view.Damage = &damageView{Seq: cmp.Or(lost.first(), 1), Why: lost.why()} // by its description, the server may give none
 	case errors.As(err, &bad):
 		view.Damage = &damageView{Seq: bad.Seq, Why: whyDamaged(bad)}
-	case errors.As(err, &config):
-		return service.AsRefusal(err)
+	case errors.As(err, &config): // it may have left out the oldest
+		view.Damage = &damageView{Seq: 1, Why: config.Error()}
 	case err != nil:
 		return err
 	}
@@ -185,12 +209,17 @@ func (c *cli) verdict(view auditView, err error) error {
 			return err
 		}
 	}
-	if view.Damage == nil {
+	switch {
+	case view.Damage == nil:
 		return err
+	case foreign != nil:
+		return foreign.refusal(view.Mesh)
+	case config != nil && lost == nil:
+		return service.AsRefusal(err)
 	}
 	r := refusal(commands.LedgerDamaged, fmt.Sprintf("the log of mesh %s is damaged: sequence %d is the first that is wrong", view.Mesh, view.Damage.Seq),
 		view.Damage.Why, "bindery restore FILE --store DIR")
-	if view.Seq > 0 {
+	if view.Seq > 0 && view.Damage.Seq > 1 {
 		r.Why += fmt.Sprintf("; up to sequence %d it is sound", min(view.Seq, view.Damage.Seq-1))
 	}
 	if lost != nil {

@@ -76,7 +76,7 @@ func (v *credentialIssued) flags(f *flags) {
 
 func (v *credentialIssued) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.IssueCredential{Slot: args[0], Generation: v.n, SecretRef: v.secretRef, Tag: v.ask})
+		commands.IssueCredential{Slot: args[0], Generation: v.n, SecretRef: v.secretRef, Tag: v.ask, Node: v.node})
 }
 
 type credentialFailed struct {
@@ -105,12 +105,14 @@ func (v *credentialFailed) flags(f *flags) {
 	f.must("generation")
 }
 
-// tag is the flag of those who say which ask they have answered.
-type tag struct{ ask string }
+// tag is the flags of those who say which ask they have answered, and where.
+type tag struct{ ask, node string }
 
 func (t *tag) bind(f *flags) {
 	f.StringVar(&t.ask, "tag", "", "the ask's `tag`, where it was read, too: refused where the ledger was restored since")
+	f.StringVar(&t.node, "node", "", "the `node` it was done on: refused where the provider is on another by now")
 	f.values("tag")
+	f.names("node", nodeNames)
 }
 
 // bindAttempts is the flag of those who say that something failed.
@@ -121,7 +123,7 @@ func bindAttempts(f *flags, n *uint64) {
 
 func (v *credentialFailed) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.FailCredential{Slot: args[0], Generation: v.n, Attempts: v.attempts, Tag: v.ask})
+		commands.FailCredential{Slot: args[0], Generation: v.n, Attempts: v.attempts, Tag: v.ask, Node: v.node})
 }
 
 type credentialRevoked struct {
@@ -154,7 +156,7 @@ func (v *credentialRevoked) flags(f *flags) {
 
 func (v *credentialRevoked) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.RevokeCredential{Slot: args[0], Generation: v.n, Force: v.force, Tag: v.ask})
+		commands.RevokeCredential{Slot: args[0], Generation: v.n, Force: v.force, Tag: v.ask, Node: v.node})
 }
 
 type credentialWriteOff struct {

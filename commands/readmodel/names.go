@@ -19,7 +19,7 @@ func Holders(mesh string) string { return "bindery-" + mesh + "-holders" }
 func Agents(mesh string) string { return "bindery-" + mesh + "-agents" }
 
 // Sealed is the bucket of secrets that are sealed to the agent of a node:
-// <node id>.<binding id>.<generation>-<tag>; and of the keys they are sealed to:
+// <node id>.<binding id>.<generation>-<tag>-<maker>; and of the keys they are sealed to:
 // <node id>.key.
 func Sealed(mesh string) string { return "bindery-" + mesh + "-sealed" }
 

@@ -63,6 +63,9 @@ func (a *Agent) sawBinding(e entry) {
 	for _, id := range about {
 		a.queue.touch(consumerKey+id, anew)
 	}
+	for _, group := range a.docs.released() {
+		a.queue.touch(providerKey+group, true)
+	}
 }
 
 // consume makes an assignment's files what the ledger says, runs its hook where

@@ -74,7 +74,7 @@ func (c *credential) issue(ctx context.Context) error {
 	}
 	if r.Secret == nil {
 		r.Secret = newSecret(c.d)
-		r.Ref = reference(a.cfg.SecretsIn, r.Input.Binding, credentialName(c.d.Generation, c.d.Tag))
+		r.Ref = reference(a.cfg.SecretsIn, r.Input.Binding, secretName(c.d.Generation, c.d.Tag, a.nodeID))
 		if err := c.keep(); err != nil {
 			return c.fail(ctx, err)
 		}
@@ -94,12 +94,13 @@ func (c *credential) issue(ctx context.Context) error {
 		return err
 	}
 	a.crash("stored")
-	err := a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag}, "")
+	err := a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag, Node: a.nodeID}, "")
 	if err != nil && !errors.Is(err, errMoot) {
 		return err
 	}
 	a.crash("issued")
-	r.Said = true
+	r.Unused = errors.Is(err, errMoot)
+	r.Said = !errors.Is(err, errMoved) // the document goes from here
 	return errors.Join(c.keep(), err)
 }
 
@@ -163,7 +164,7 @@ func (c *credential) revoke(ctx context.Context) error {
 		}
 	}
 	c.a.crash("unmade")
-	err := c.a.say(ctx, commands.RevokeCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Tag: c.d.Tag}, "")
+	err := c.a.say(ctx, commands.RevokeCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Tag: c.d.Tag, Node: c.a.nodeID}, "")
 	if err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func (c *credential) fail(ctx context.Context, why error) error {
 	if ctx.Err() != nil || isWaiting(why) {
 		return cmp.Or(ctx.Err(), why)
 	}
-	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag},
+	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag, Node: c.a.nodeID},
 		reasonOf(why))
 	if errors.Is(err, errNotSaid) {
 		why = errors.Join(why, err)

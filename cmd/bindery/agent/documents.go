@@ -118,13 +118,15 @@ type documents struct {
 	needs   map[string]map[string]*need                       // by assignment id, by key
 	homes   map[string]string                                 // assignment id, by key of a need
 	holders map[string]map[string]*projections.HolderDocument // by group, by key
-	sealed  map[string][]byte                                 // to this node, by <binding id>.<generation>-<tag>
+	sealed  map[string][]byte                                 // to this node, by <binding id>.<generation>-<tag>-<maker>
 	keys    map[string]sealingKey                             // by node id
+	waiting map[string]string                                 // groups, by the reference that they wait for (see awaits)
 }
 
 func newDocuments() *documents {
 	return &documents{needs: map[string]map[string]*need{}, homes: map[string]string{},
-		holders: map[string]map[string]*projections.HolderDocument{}, sealed: map[string][]byte{}, keys: map[string]sealingKey{}}
+		holders: map[string]map[string]*projections.HolderDocument{}, sealed: map[string][]byte{}, keys: map[string]sealingKey{},
+		waiting: map[string]string{}}
 }
 
 // putNeed takes a document, or with nil that it is gone, and returns the
@@ -184,10 +186,35 @@ func (d *documents) needsOf(assignment string) []*need {
 	return out
 }
 
-// refersTo reports whether a consumer of this node is to use a reference.
-func (d *documents) refersTo(ref string) bool {
+// awaits reports whether a consumer of this node is to use a reference; if so it is
+// noted that a group waits until none does (see released).
+func (d *documents) awaits(ref, group string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !d.refersTo(ref) {
+		return false
+	}
+	d.waiting[ref] = group
+	return true
+}
+
+// released takes the groups out of those that wait whose reference no consumer of
+// this node is to use any more.
+func (d *documents) released() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []string
+	for ref, group := range d.waiting {
+		if !d.refersTo(ref) {
+			delete(d.waiting, ref)
+			out = append(out, group)
+		}
+	}
+	return out
+}
+
+// refersTo is called with d.mu held.
+func (d *documents) refersTo(ref string) bool {
 	for _, needs := range d.needs {
 		for _, n := range needs {
 			if n.ref == ref {

@@ -61,7 +61,7 @@ type world struct {
 }
 
 // patience bounds everything that is waited for. It is no measure.
-const patience = 3 * time.Minute
+const patience = time.Minute
 
 var (
 	ids   = handler.NewIDs(time.Now)
@@ -504,6 +504,7 @@ func (w *world) exactTree(node string) error {
 			return fmt.Errorf("%s was left", name)
 		case (parts[0] == dirIssued || parts[0] == dirSecrets) && len(parts) == 3:
 			generation, tag, _ := strings.Cut(parts[2], "-")
+			tag, _, _ = strings.Cut(tag, "-") // a secret's name says who made it, too
 			if user := "b" + strings.ToLower(parts[1][16:]) + "_" + generation + "_" + tag; !live[user] {
 				return fmt.Errorf("%s is left of a credential that is over", name)
 			}

@@ -173,7 +173,7 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 	if groupOf(c.r.Key) != group || c.r.Input.Binding != binding {
 		return nil // it is of another provider of the binding
 	}
-	if c.r.Said && a.docs.refersTo(c.r.Ref) {
+	if c.r.Ref != "" && a.docs.awaits(c.r.Ref, group) {
 		return nil // a consumer here may not have fetched it yet
 	}
 	where, err := a.whereIs(ctx, &c.r.Input)
@@ -189,8 +189,8 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 		}
 		c.a.crash("cleaned")
 	}
-	if c.r.Said || where == elsewhere {
-		c.r.Sealed = nil // what is sealed stays: the provider may only have moved to another node
+	if !c.r.Unused && (c.r.Said || where == elsewhere) {
+		c.r.Sealed = nil // what is sealed stays: the provider may only have moved, and the secret be in use
 	}
 	return c.drop(ctx)
 }

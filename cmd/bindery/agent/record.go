@@ -74,7 +74,8 @@ type credentialRecord struct {
 	Sealed *sealedTo         `json:"sealed,omitempty"`
 
 	Issue    string `json:"issue,omitempty"`
-	Said     bool   `json:"said,omitempty"` // that it is issued
+	Said     bool   `json:"said,omitempty"`   // that it is issued
+	Unused   bool   `json:"unused,omitempty"` // the ledger did not take it
 	Revoke   string `json:"revoke,omitempty"`
 	Clean    string `json:"clean,omitempty"`
 	Doing    string `json:"doing,omitempty"`    // the action that was tried last, and
@@ -156,6 +157,20 @@ func (t *tree) recorded() ([]string, error) {
 // is called so, even where a ledger has lost its tail and gives sequences again.
 func credentialName(generation uint64, tag string) string {
 	return fmt.Sprintf("%d-%s", generation, tag)
+}
+
+// secretName is what the secret of a credential is called. Where its provider moves
+// while it is issued, the agents of both nodes make one: each its own, and the ledger
+// says whose is in use.
+func secretName(generation uint64, tag, maker string) string {
+	return credentialName(generation, tag) + "-" + strings.ToLower(maker[len(maker)-8:])
+}
+
+// secretOf splits the reference to a secret that this agent has stored.
+func (r *credentialRecord) secretOf() (binding, name string) {
+	_, rest, _ := strings.Cut(r.Ref, ":")
+	binding, name, _ = strings.Cut(rest, "/")
+	return binding, name
 }
 
 func credentialFile(binding, name string) string { return path.Join(dirIssued, binding, name) }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"bindery/commands"
 )
@@ -10,6 +11,9 @@ import (
 // errMoot says that the ledger has gone on: what was done is not asked for any
 // more, and the next document tells what is.
 var errMoot = errors.New("the ledger has gone on")
+
+// errMoved says that it was done on a node where the provider is not any more.
+var errMoved = fmt.Errorf("%w: the provider has moved", errMoot)
 
 // errNotSaid is wrapped where the ledger could not be told: the work is done, and
 // only the telling is tried again.
@@ -49,6 +53,9 @@ func (a *Agent) say(ctx context.Context, c commands.Command, reason string) erro
 		return a.say(ctx, c, "it failed, and its message cannot be recorded")
 	case isMoot(r.Code):
 		a.log.Info("what was done is not asked for any more", "verb", c.Verb(), "code", r.Code, "error", r.Message)
+		if r.Code == commands.ProviderMoved {
+			return errMoved
+		}
 		return errMoot
 	}
 	return errors.Join(errNotSaid, err)
@@ -59,7 +66,7 @@ func (a *Agent) say(ctx context.Context, c commands.Command, reason string) erro
 func isMoot(code commands.Code) bool {
 	switch code {
 	case commands.GenerationUnknown, commands.AlreadyIssued, commands.AtRegressed, commands.NotAdopted, commands.BindingNotFound,
-		commands.AssignmentNotFound, commands.NoCredentials, commands.ProviderRetired, commands.SlotNotDeclared, commands.AmbiguousSlot:
+		commands.AssignmentNotFound, commands.NoCredentials, commands.ProviderRetired, commands.ProviderMoved, commands.SlotNotDeclared, commands.AmbiguousSlot:
 		return true
 	}
 	return false

@@ -55,7 +55,7 @@ func (k *sealingKey) verify(meshID, nodeID string) error {
 	return nil
 }
 
-// sealedValue is what lies under <consumer's node id>.<binding id>.<generation>-<tag>.
+// sealedValue is what lies under <consumer's node id>.<binding id>.<generation>-<tag>-<maker>.
 type sealedValue struct {
 	Node   string     `json:"node"`   // id of the node whose agent sealed it
 	Sender sealingKey `json:"sender"` // its key
@@ -136,7 +136,7 @@ func (a *Agent) seal(ctx context.Context, d *projections.HolderDocument, r *cred
 	if err != nil {
 		return err
 	}
-	suffix := d.Binding.String() + "." + credentialName(d.Generation, d.Tag)
+	suffix := r.sealedUnder()
 	key := to.Node + "." + suffix
 	data, err := json.Marshal(boxed{For: key, Secret: r.Secret})
 	if err != nil {
@@ -184,10 +184,15 @@ func (a *Agent) keyOf(d *projections.HolderDocument) (*sealedTo, error) {
 	return &sealedTo{Node: node, Curve: k.Curve}, nil
 }
 
+// sealedUnder is the key of a sealed secret, after the consumer's node.
+func (r *credentialRecord) sealedUnder() string {
+	binding, name := r.secretOf()
+	return binding + "." + name
+}
+
 // unseal removes what was sealed.
 func (a *Agent) unseal(ctx context.Context, r *credentialRecord) error {
-	key := r.Sealed.Node + "." + r.Input.Binding + "." + credentialName(r.Input.Generation, r.Input.Tag)
-	if err := a.put(ctx, key, nil); err != nil {
+	if err := a.put(ctx, r.Sealed.Node+"."+r.sealedUnder(), nil); err != nil {
 		return fmt.Errorf("removing the sealed secret: %w", err)
 	}
 	return nil
@@ -198,7 +203,7 @@ func (a *Agent) unseal(ctx context.Context, r *credentialRecord) error {
 var errNotArrived = errors.New("no secret that is sealed to this node's key has arrived")
 
 // open opens what was sealed to this agent under a reference, <binding
-// id>/<generation>-<tag>.
+// id>/<generation>-<tag>-<maker>.
 func (a *Agent) open(ref string) (map[string]string, error) {
 	if a.curve == nil {
 		return nil, errors.New("the secret is sealed to a node's agent, and this one has no key of its own")

@@ -135,11 +135,11 @@ func (a *Agent) store(ctx context.Context, d *projections.HolderDocument, r *cre
 	if d.ConsumerNodeID != a.cfg.NodeID && !a.cfg.FilesElsewhere {
 		return fmt.Errorf("node %s would not find the file of a secret on this node: seal secrets, or have their files copied", d.ConsumerNode)
 	}
-	binding := d.Binding.String()
+	binding, name := r.secretOf()
 	if err := a.tree.mkdir(path.Join(dirSecrets, binding)); err != nil {
 		return err
 	}
-	return a.tree.writeRecord(path.Join(dirSecrets, binding, credentialName(d.Generation, d.Tag)), r.Secret)
+	return a.tree.writeRecord(path.Join(dirSecrets, binding, name), r.Secret)
 }
 
 // unstore takes it out again: it logs in no longer.
@@ -148,11 +148,12 @@ func (a *Agent) unstore(ctx context.Context, r *credentialRecord) error {
 		return a.unseal(ctx, r)
 	}
 	if strings.HasPrefix(r.Ref, schemeFile+":") {
-		name := path.Join(dirSecrets, r.Input.Binding, credentialName(r.Input.Generation, r.Input.Tag))
-		if err := a.tree.remove(name); err != nil {
+		binding, name := r.secretOf()
+		file := path.Join(dirSecrets, binding, name)
+		if err := a.tree.remove(file); err != nil {
 			return err
 		}
-		_ = a.tree.root.Remove(path.Dir(name)) // where others are in it, it stays
+		_ = a.tree.root.Remove(path.Dir(file)) // where others are in it, it stays
 	}
 	return nil
 }
