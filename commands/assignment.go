@@ -340,11 +340,7 @@ func (c EndAssignment) Decide(t *Tx) error {
 func (t *Tx) liveCredentials(a *projections.Assignment) int {
 	n := 0
 	for _, b := range t.EveryBinding(a) {
-		for _, c := range t.Credentials(b) {
-			if c.State.Live() {
-				n++
-			}
-		}
+		n += t.Live(b)
 	}
 	return n
 }

@@ -105,7 +105,7 @@ func (f Finder) issuedOn(slot string, generation uint64, node projections.NodeRe
 	if err != nil {
 		return false
 	}
-	for _, c := range f.Credentials(r) {
+	for c := range f.Credentials(r) {
 		if c.Generation == generation {
 			return f.State.ProviderNode(&c) == node
 		}

@@ -3,6 +3,7 @@ package commands
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"bindery/events"
@@ -108,7 +109,7 @@ func TestTags(t *testing.T) {
 	seen := 0
 	for i := 1; i <= p.w.s.BindingCount(); i++ {
 		r := projections.BindingRef(i)
-		now, then := p.w.s.Credentials(r), again.Credentials(r)
+		now, then := slices.Collect(p.w.s.Credentials(r)), slices.Collect(again.Credentials(r))
 		for j := range now {
 			seen++
 			if got, want := p.w.s.Tag(&now[j]), chains[now[j].Generation]; got != want {

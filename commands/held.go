@@ -39,7 +39,7 @@ func (f Finder) HeldBinding(text string, generation uint64) (projections.Binding
 		refusal.Fix += " --assignment " + a.Name
 	}
 	for _, r := range all {
-		for _, c := range f.Credentials(r) {
+		for c := range f.Credentials(r) {
 			if len(refusal.Candidates) == MaxCandidates {
 				return 0, refusal
 			}
@@ -60,7 +60,7 @@ func (f Finder) ambiguous(text string, generation uint64, asked []projections.Bi
 		if f.Binding(b).Released {
 			what = fmt.Sprintf("released at sequence %d", f.Binding(b).Seq)
 		}
-		for _, c := range f.Credentials(b) {
+		for c := range f.Credentials(b) {
 			if c.Generation == generation {
 				what += ", " + c.State.String()
 			}

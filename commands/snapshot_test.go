@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"bindery/events"
@@ -46,7 +47,7 @@ func answers(s *projections.State, log []events.Event) string {
 	for i := 1; i <= s.BindingCount(); i++ {
 		r := projections.BindingRef(i)
 		b := s.Binding(r)
-		out = append(out, documents(s, r), s.Aside(r), s.Credentials(r), s.BaseOfChoice(b), s.BaseOfOverride(b))
+		out = append(out, documents(s, r), s.Aside(r), slices.Collect(s.Credentials(r)), s.Live(r), s.BaseOfChoice(b), s.BaseOfOverride(b))
 		slot := s.Assignment(b.Assignment).Name + "/" + s.SlotName(b)
 		explained, err := Explain{Slot: slot}.Answer(s, s.Time)
 		out = append(out, slot, explained, fmt.Sprint(err))

@@ -67,7 +67,7 @@ func numberless(text string) string {
 	text = regexp.MustCompile(`\b(\d+[smh] ago|now)\b`).ReplaceAllString(text, "<ago>")
 	text = regexp.MustCompile(`b[0-9a-z]{10}_\d+_[0-9a-f]{8}`).ReplaceAllString(timeless(text), "<role>")
 	text = regexp.MustCompile(`_[0-9a-z]{10}\b`).ReplaceAllString(text, "_<id>")
-	text = regexp.MustCompile(`/\d+-[0-9a-f]{8}`).ReplaceAllString(text, "/<generation>")
+	text = regexp.MustCompile(`/\d+-[0-9a-f]{8}-[0-9a-z]{8}`).ReplaceAllString(text, "/<generation>")
 	text = regexp.MustCompile(`\b\d+\b`).ReplaceAllString(text, "<n>")
 	return regexp.MustCompile(` +`).ReplaceAllString(text, " ")
 }

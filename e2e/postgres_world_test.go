@@ -302,13 +302,14 @@ func (w *world) waits(t testing.TB, args ...string) {
 func (w *world) all() []string { return []string{"wiki/db", "grafana/db", "forgejo/db"} }
 
 // roleOfHolder is what a holder logs in as: called by binding, generation and tag, as
-// its secret is.
+// its secret is, which says who made it, too.
 func roleOfHolder(t testing.TB, c credentialJSON) string {
 	t.Helper()
 	_, path, _ := strings.Cut(c.SecretRef, ":")
 	binding, name, ok := strings.Cut(path, "/")
-	generation, tag, ok2 := strings.Cut(name, "-")
-	if !ok || !ok2 || len(binding) != 26 || generation != number(c.Generation) {
+	generation, rest, ok2 := strings.Cut(name, "-")
+	tag, maker, ok3 := strings.Cut(rest, "-")
+	if !ok || !ok2 || !ok3 || len(maker) != 8 || len(binding) != 26 || generation != number(c.Generation) {
 		t.Fatalf("the reference %q does not tell the role of generation %d", c.SecretRef, c.Generation)
 	}
 	return "b" + strings.ToLower(binding[16:]) + "_" + generation + "_" + tag

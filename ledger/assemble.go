@@ -90,6 +90,13 @@ func (a *assembler) add(c *chunk, limit uint64) error {
 	return nil
 }
 
+// take adds records that were read one by one.
+func (a *assembler) take(recs []events.Record, limit uint64) error {
+	c := &chunk{recs: recs, prev: a.text, ready: make(chan struct{})}
+	c.decode(!a.raw)
+	return a.add(c, limit)
+}
+
 func (a *assembler) whole() bool { return a.k == a.n }
 
 // border checks that e is the next of its command, or the first of one.

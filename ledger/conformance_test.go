@@ -81,8 +81,16 @@ func clusterSite(t *testing.T) *running {
 	}
 	admin := p.connect()
 	p.disturb = func(stream string) {
-		if _, err := admin.Request(jetstream.DefaultAPIPrefix+"STREAM.LEADER.STEPDOWN."+stream, nil, 5*time.Second); err != nil {
-			t.Error(err)
+		// Who is asked while another is elected may never answer.
+		for end := time.Now().Add(patience); ; {
+			_, err := admin.Request(jetstream.DefaultAPIPrefix+"STREAM.LEADER.STEPDOWN."+stream, nil, 5*time.Second)
+			if err == nil {
+				return
+			}
+			if time.Now().After(end) {
+				t.Error(err)
+				return
+			}
 		}
 	}
 	return p

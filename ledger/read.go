@@ -108,9 +108,7 @@ func (r *run) short(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, nil // feed tells damage from trouble
 	}
-	c := &chunk{recs: recs, prev: a.text, ready: make(chan struct{})}
-	c.decode(!a.raw)
-	if err := a.add(c, r.limit()); err != nil {
+	if err := a.take(recs, r.limit()); err != nil {
 		return false, err
 	}
 	if r.follow || a.seen < to || !a.whole() || a.claim != nil {
@@ -229,22 +227,54 @@ func (r *run) gap(ctx context.Context, gap *gapError) (again bool, err error) {
 	_, err = r.l.Get(ctx, gap.from, gap.from)
 	var missing *NotFoundError
 	switch {
-	case errors.As(err, &missing), err == nil && r.stalls >= maxStalls:
+	case errors.As(err, &missing):
 		return false, &DamageError{Seq: gap.from, Why: fmt.Sprintf("%v", gap)}
-	case err == nil:
+	case err == nil && r.stalls < maxStalls:
 		r.stalls++
 		return true, nil
+	case err == nil:
+		return r.direct(ctx, gap.to)
 	}
+	return r.unread(ctx, gap.from, err)
+}
+
+// maxStalls is how often a consumer that brings nothing is replaced before what it
+// does not bring is read without one: a server may be slow, and that is no damage.
+const maxStalls = 3
+
+// direct reads up to a sequence without a consumer.
+func (r *run) direct(ctx context.Context, to uint64) (again bool, err error) {
+	a := r.a
+	for a.seen < to {
+		first, last := a.seen+1, min(a.seen+shortRead, to)
+		recs, err := r.l.Get(ctx, first, last)
+		for missing := (*NotFoundError)(nil); errors.As(err, &missing); { // it may not be the first one
+			if missing.Seq == first {
+				return false, &DamageError{Seq: first, Why: "no message is there"}
+			}
+			recs, err = r.l.Get(ctx, first, missing.Seq-1)
+		}
+		if err != nil {
+			return r.unread(ctx, first, err)
+		}
+		if err := a.take(recs, r.limit()); err != nil {
+			return false, err
+		}
+		if a.seen < first {
+			return true, nil // there is what was asked for
+		}
+	}
+	return true, nil
+}
+
+// unread decides what it means that messages could not be read.
+func (r *run) unread(ctx context.Context, first uint64, err error) (again bool, _ error) {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		return false, &DamageError{Seq: gap.from, Why: "it cannot be read", Err: err}
+		return false, &DamageError{Seq: first, Why: "it cannot be read", Err: err}
 	}
 	return r.trouble(ctx, err)
 }
-
-// maxStalls is how often a consumer that brings nothing is replaced before a
-// Read gives up.
-const maxStalls = 10
 
 // trouble decides what a failed question to the server means: for a Read it is
 // the end; a Follow goes on until ctx ends or the connection is closed.

@@ -328,3 +328,26 @@ func TestGet(t *testing.T) {
 		t.Errorf("beyond the end: %v", err)
 	}
 }
+
+// A server whose consumers bring nothing for long is slow: that is no damage, and what
+// they do not bring is read one by one.
+func TestReadWithoutConsumers(t *testing.T) {
+	s := quickStore(t)
+	l, w := fastLog(t, s), newWriter()
+	cmds := w.commands(slices.Repeat([]int{1, 3}, 200)...)
+	if _, err := l.Append(ctxT(t), 0, cmds); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, l, []events.Record{foreignRecord()})
+	w.seq++
+	more := w.commands(2)
+	if _, err := l.Append(ctxT(t), w.seq-2, more); err != nil {
+		t.Fatal(err)
+	}
+	l.tun.watch = time.Microsecond // no consumer is as quick
+	if got, want := readChains(readAll(t, l)), chains(append(cmds, more...)); !slices.Equal(got, want) {
+		t.Errorf("read %d events, want %d", len(got), len(want))
+	}
+	f := follow(ctxT(t), l, Position{})
+	f.wait(t, chains(append(cmds, more...)))
+}

@@ -64,7 +64,7 @@ func (l *Log) Verify(ctx context.Context, v Verifying) (Verified, error) {
 		err = w.end()
 	}
 	w.done.Foreign = seen - v.From.Seq - w.done.Events
-	w.passed(seen + 1)
+	w.passed(w.done.Last.Seq, seen+1)
 	return w.done, err
 }
 
@@ -78,25 +78,27 @@ type walk struct {
 
 // command holds a sound command against what is known.
 func (w *walk) command(evs []events.Event) error {
+	last := w.done.Last.Seq
 	for i := range evs {
 		e := &evs[i]
-		w.passed(e.Seq)
+		w.passed(last, e.Seq)
+		last = e.Seq
 		for len(w.known) > 0 && w.known[0].Seq <= e.Seq {
 			if err := w.compare(w.known[0], e); err != nil {
 				return err
 			}
 			w.held, w.known = e.Seq, w.known[1:]
 		}
-		w.done.Last = After(e)
 	}
+	w.done.Last = After(&evs[len(evs)-1])
 	w.done.Events += uint64(len(evs))
 	w.done.Commands++
 	return nil
 }
 
-// passed notes that nothing of the ledger lies between its last event and next.
-func (w *walk) passed(next uint64) {
-	if at := max(w.done.Last.Seq, w.old) + 1; at < next && w.done.FirstForeign == 0 {
+// passed notes that nothing of the ledger lies between two sequences.
+func (w *walk) passed(last, next uint64) {
+	if at := max(last, w.old) + 1; at < next && w.done.FirstForeign == 0 {
 		w.done.FirstForeign = at
 	}
 }

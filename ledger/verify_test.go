@@ -111,7 +111,7 @@ func TestVerifyCountsForeign(t *testing.T) {
 	appendAll(w.commands(3))
 	publish(t, l, []events.Record{foreignRecord()})
 	done, err := verifyAll(t, l)
-	if want := (Verified{Last: done.Last, Events: 6, Commands: 3, Foreign: 3}); err != nil || done != want || done.Last.Seq != 8 {
+	if want := (Verified{Last: done.Last, Events: 6, Commands: 3, Foreign: 3, FirstForeign: 4}); err != nil || done != want || done.Last.Seq != 8 {
 		t.Fatalf("%+v, %v; want %+v up to 8", done, err, want)
 	}
 	from, chains := Position{}, map[uint64]events.Chain{}

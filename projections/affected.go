@@ -104,7 +104,7 @@ func (s *State) Aside(r BindingRef) bool {
 	if b.use != 0 && !s.useLive(b) {
 		return true
 	}
-	for _, c := range s.Credentials(r) {
+	for c := range s.Credentials(r) {
 		if b.use != 0 && c.Generation <= s.Credential(b.use).Generation {
 			break
 		}

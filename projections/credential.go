@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"bindery/events"
@@ -238,25 +240,52 @@ func (s *State) Ask(r BindingRef) (Credential, bool) {
 	return Credential{}, false
 }
 
-// Credentials lists all credentials that were ever asked of a binding, the
-// newest first, each as it is now. Those that are not on record yet have no
-// reference.
-func (s *State) Credentials(r BindingRef) []Credential {
-	var out []Credential
-	u := s.unsettled(r)
-	for i := len(u.asks) - 1; i >= 0; i-- {
-		out = append(out, u.asks[i])
-	}
-	b := s.Binding(r)
-	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
-		c := *s.Credential(ref)
-		if ref == b.ask && u.withdrawn {
-			c.State, c.Seq, c.since = Withdrawn, u.seq, u.since
+// Credentials gives all credentials that were ever asked of a binding, the newest
+// first, each as it is now: who needs the newest alone stops there, since a binding
+// may have had many. Those that are not on record yet have no reference.
+func (s *State) Credentials(r BindingRef) iter.Seq[Credential] {
+	return func(yield func(Credential) bool) {
+		u := s.unsettled(r)
+		for _, c := range slices.Backward(u.asks) {
+			if !yield(c) {
+				return
+			}
 		}
-		out = append(out, c)
+		b := s.Binding(r)
+		for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
+			c := *s.Credential(ref)
+			if ref == b.ask && u.withdrawn {
+				c.State, c.Seq, c.since = Withdrawn, u.seq, u.since
+			}
+			if !yield(c) {
+				return
+			}
+		}
 	}
-	return out
 }
+
+// untilLive gives the credentials of a binding that are on record, the newest first,
+// down to the oldest one that logs in. What is done to one that was given does not
+// change what is given.
+func (s *State) untilLive(b *Binding) iter.Seq2[CredentialRef, *Credential] {
+	return func(yield func(CredentialRef, *Credential) bool) {
+		left := b.live
+		for ref := b.newest; ref != 0 && left > 0; {
+			c := s.Credential(ref)
+			if c.State.Live() {
+				left--
+			}
+			older := c.older
+			if !yield(ref, c) {
+				return
+			}
+			ref = older
+		}
+	}
+}
+
+// Live is how many of a binding's credentials log in.
+func (s *State) Live(r BindingRef) int { return int(s.Binding(r).live) }
 
 // CredentialOf is a binding's credential of a generation; 0 where that was never
 // asked of it, or is not on record (see Settle).

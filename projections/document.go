@@ -120,10 +120,15 @@ func (s *State) HolderDocuments(r BindingRef) []HolderDocument {
 	var out []HolderDocument
 	b := s.Binding(r)
 	over := b.Released || s.Assignment(b.Assignment).Ended
-	for _, c := range s.Credentials(r) {
+	live := b.live
+	for c := range s.Credentials(r) {
+		since := b.use == 0 || c.Generation > s.Credential(b.use).Generation
 		switch {
-		case c.State == Asked, c.State.Live():
-		case c.State == Withdrawn && !over && (b.use == 0 || c.Generation > s.Credential(b.use).Generation):
+		case c.State.Live():
+			live--
+		case c.State == Asked, c.State == Withdrawn && !over && since:
+		case live == 0 && !since:
+			return out
 		default:
 			continue
 		}

@@ -195,6 +195,7 @@ type Binding struct {
 	slot       uint32
 	pos        uint32 // in Provider.Bindings
 	choicePos  uint32 // in the choice's Choices
+	live       uint32 // how many of its credentials log in
 	rule       uint8
 	Embedded   bool
 	Released   bool

@@ -21,6 +21,13 @@ func (s *State) credentialEvent(e *events.Event) (BindingRef, *Binding, error) {
 // become changes the state of a credential.
 func (s *State) become(r CredentialRef, to CredentialState, seq uint64, since int64) {
 	c := s.Credential(r)
+	if b := s.Binding(c.Binding); c.State.Live() != to.Live() {
+		if to.Live() {
+			set(&s.j, &b.live, b.live+1)
+		} else {
+			set(&s.j, &b.live, b.live-1)
+		}
+	}
 	set(&s.j, &c.State, to)
 	set(&s.j, &c.Seq, seq)
 	set(&s.j, &c.since, since)
@@ -162,8 +169,7 @@ func (s *State) bindingApplied(e *events.Event, p *events.BindingApplied) error 
 // adopt follows a consumer that runs with what it was to use as of at.
 func (s *State) adopt(e *events.Event, b *Binding, at uint64) {
 	found := false
-	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
-		c := s.Credential(ref)
+	for ref, c := range s.untilLive(b) {
 		switch waiting := c.State == Issued || c.State == Adopted; {
 		case found && waiting:
 			s.become(ref, ToRevoke, e.Seq, e.Time.UnixMilli())
@@ -178,8 +184,8 @@ func (s *State) adopt(e *events.Event, b *Binding, at uint64) {
 
 // retire marks what the consumer runs with no longer: its slot is over.
 func (s *State) retire(e *events.Event, b *Binding) {
-	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
-		if c := s.Credential(ref); c.State == Issued || c.State == Adopted {
+	for ref, c := range s.untilLive(b) {
+		if c.State == Issued || c.State == Adopted {
 			s.become(ref, ToRevoke, e.Seq, e.Time.UnixMilli())
 		}
 	}
@@ -192,8 +198,8 @@ func (s *State) over(e *events.Event, r BindingRef) {
 	s.settle(r, e.Seq)
 	s.withdraw(b, e.Seq, e.Time.UnixMilli())
 	s.retire(e, b)
-	for ref := b.newest; ref != 0; ref = s.Credential(ref).older {
-		if c := s.Credential(ref); c.Provider == 0 && c.State.Live() {
+	for ref, c := range s.untilLive(b) {
+		if c.Provider == 0 && c.State.Live() {
 			s.die(e, ref, Gone)
 		}
 	}

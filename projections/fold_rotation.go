@@ -72,8 +72,8 @@ func (s *State) countMembers(o *Rotation, h *Holders) int {
 		}
 		return n
 	}
-	for ref := s.Binding(o.Binding).newest; ref != 0; ref = s.Credential(ref).older {
-		count(s.Credential(ref))
+	for _, c := range s.untilLive(s.Binding(o.Binding)) {
+		count(c)
 	}
 	return n
 }

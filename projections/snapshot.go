@@ -192,7 +192,12 @@ func (s *State) derivePlaces() error {
 	for i := 1; i <= s.modules.len(); i++ {
 		note(s.modules.at(uint32(i)).Assignments, func(r AssignmentRef) *uint32 { return &s.Assignment(r).posInModule })
 	}
-	live := func(h *Holders) { note(h.Live, func(r CredentialRef) *uint32 { return &s.Credential(r).pos }) }
+	live := func(h *Holders) {
+		note(h.Live, func(r CredentialRef) *uint32 { return &s.Credential(r).pos })
+		for _, r := range h.Live {
+			s.Binding(s.Credential(r).Binding).live++
+		}
+	}
 	for _, h := range s.instances {
 		live(h)
 	}

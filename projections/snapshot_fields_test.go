@@ -31,7 +31,7 @@ var leftOut = map[string]bool{
 	"arena.n":          true, // the count
 	"Module.Slots":     true, "Provider.version": true,
 	"Provider.posInProvision": true, "Provider.posInNode": true, "Assignment.posInNode": true, "Assignment.posInModule": true,
-	"Binding.pos": true, "Binding.choicePos": true, "Override.pos": true, "Override.underPos": true, "Credential.pos": true,
+	"Binding.pos": true, "Binding.choicePos": true, "Binding.live": true, "Override.pos": true, "Override.underPos": true, "Credential.pos": true,
 }
 
 // step goes from a value to one inside it.

@@ -110,7 +110,7 @@ func (s *State) ListCredentials(f CredentialFilter) List[CredentialView] {
 		}
 	}
 	of := func(r BindingRef) {
-		for _, c := range s.Credentials(r) {
+		for c := range s.Credentials(r) {
 			add(&c)
 		}
 	}
