@@ -88,6 +88,11 @@ func TestAuthorize(t *testing.T) {
 		{RevokeCredential{Slot: "a-app/db", Generation: a}, "ann on-alpha"},
 		{RevokeCredential{Slot: "a-app/db", Generation: a, Force: true}, "ann"},
 		{RevokeCredential{Slot: "a-app/db", Generation: 1}, "ann"},
+		// Who says that it did so on its own node may, and is told that the provider is not there.
+		{RevokeCredential{Slot: "a-app/db", Generation: a, Node: "beta"}, "ann on-alpha on-beta"},
+		{IssueCredential{Slot: "b-app/db", Generation: b, SecretRef: "file:/x", Node: "beta"}, "ann on-alpha on-beta"},
+		{IssueCredential{Slot: "b-app/db", Generation: 1, SecretRef: "file:/x", Node: "beta"}, "ann"},
+		{RevokeCredential{Slot: "a-app/db", Generation: a, Force: true, Node: "beta"}, "ann"},
 		{WriteOffCredentials{Slot: "a-app/db", Generation: a}, "ann"},
 		{RequestCredential{"a-app/db"}, "ann"},
 		{Status{}, "ann eve"},

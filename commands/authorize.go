@@ -113,6 +113,16 @@ func (f Finder) issuedOn(slot string, generation uint64, node projections.NodeRe
 	return false
 }
 
+// mayTell reports whether the agent of a node may tell of a credential that it was
+// issued or revoked: it is, there; or the agent says that this was done there, and is
+// told that the provider is elsewhere (Tx.doneAt).
+func (f Finder) mayTell(slot string, generation uint64, at string, node projections.NodeRef) bool {
+	if _, err := f.HeldBinding(slot, generation); err != nil {
+		return false
+	}
+	return f.nodeIs(at, node) || f.issuedOn(slot, generation, node)
+}
+
 func (f Finder) providerOn(text string, node projections.NodeRef) bool {
 	r, err := f.Provider(text)
 	return err == nil && f.State.Provider(r).Node == node
@@ -133,13 +143,13 @@ func (c AcknowledgeBinding) concerns(f Finder, n projections.NodeRef) bool {
 }
 func (c FailBinding) concerns(f Finder, n projections.NodeRef) bool { return f.consumerOn(c.Slot, n) }
 func (c IssueCredential) concerns(f Finder, n projections.NodeRef) bool {
-	return f.issuedOn(c.Slot, c.Generation, n)
+	return f.mayTell(c.Slot, c.Generation, c.Node, n)
 }
 func (c FailCredential) concerns(f Finder, n projections.NodeRef) bool {
-	return f.issuedOn(c.Slot, c.Generation, n)
+	return f.mayTell(c.Slot, c.Generation, c.Node, n)
 }
 func (c RevokeCredential) concerns(f Finder, n projections.NodeRef) bool {
-	return !c.Force && f.issuedOn(c.Slot, c.Generation, n)
+	return !c.Force && f.mayTell(c.Slot, c.Generation, c.Node, n)
 }
 
 func (q ShowNode) concerns(f Finder, n projections.NodeRef) bool { return f.nodeIs(q.Node, n) }

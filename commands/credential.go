@@ -250,6 +250,9 @@ func (c IssueCredential) Decide(t *Tx) error {
 		if t.SecretRef(held) == c.SecretRef {
 			return nil
 		}
+		if err := t.doneAt(c.Node, held, what); err != nil {
+			return err
+		}
 		return refuse(AlreadyIssued, what+" is issued already", fmt.Sprintf("at sequence %d, its secret at %s", held.Issued, t.SecretRef(held)),
 			"bindery credential request "+t.SlotPath(t.Binding(held.Binding))+" --reason TEXT")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"bindery/commands"
 	"bindery/projections"
@@ -64,6 +65,27 @@ func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error)
 		}
 	}
 	return out, nil
+}
+
+// usesHere asks whether a consumer of this node is to use a secret that this agent has
+// stored.
+func (a *Agent) usesHere(ctx context.Context, in *hookInput, ref string) (bool, error) {
+	if ref == "" {
+		return false, nil
+	}
+	var v projections.AssignmentView
+	err := a.cfg.Ledger.Ask(ctx, commands.ShowAssignment{Assignment: in.AssignmentID}, &v)
+	switch {
+	case isNone(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", errNotSaid, err)
+	}
+	name, err := a.nodeName(ctx)
+	if err != nil || v.State == "ended" || v.Node != name {
+		return false, err
+	}
+	return slices.ContainsFunc(v.Bindings, func(b projections.BindingView) bool { return b.Use.SecretRef == ref }), nil
 }
 
 // whereabouts is where an ask or a holder is that there is a record of here.

@@ -155,7 +155,7 @@ func (c *consumption) place(ctx context.Context) error {
 		if err := t.remove(path.Join(c.home, slot)); err != nil {
 			return err
 		}
-		if s.Source, s.Files = "", ""; s.Hooked == "" {
+		if s.Source, s.Files = "", ""; s.Hooked == "" && c.r.Begun == "" {
 			delete(c.r.Slots, slot) // the hook has never heard of it
 		}
 	}
@@ -267,6 +267,11 @@ func (r *assignmentRecord) changed() []string {
 // notes that it succeeded.
 func (c *consumption) hook(ctx context.Context) error {
 	changed := c.r.changed()
+	if c.r.Begun != "" && c.r.Begun != c.r.set() {
+		// A hook was begun with other files and has not succeeded: what it has done of
+		// that must be undone, also where the files are what they were before.
+		changed = slices.Sorted(maps.Keys(c.r.Slots))
+	}
 	if len(changed) == 0 {
 		return c.clear()
 	}

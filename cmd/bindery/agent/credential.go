@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"strconv"
+	"strings"
 
 	"bindery/commands"
 	"bindery/projections"
@@ -29,10 +30,9 @@ func (a *Agent) credential(d *projections.HolderDocument) (*credential, error) {
 	if c.found, err = a.tree.readRecord(c.file, c.r); err != nil {
 		return nil, fmt.Errorf("the record of a credential: %w", err)
 	}
+	own := c.r.userName()
 	c.r.Key, c.r.Input = d.Key(), a.inputOf(d)
-	if u := c.r.Secret["username"]; u != "" {
-		c.r.Input.Username = u
-	}
+	c.r.Input.Username = cmp.Or(own, c.r.Input.Username)
 	return c, nil
 }
 
@@ -72,10 +72,8 @@ func (c *credential) issue(ctx context.Context) error {
 	if r.Said {
 		return nil // the document is an old one
 	}
-	if r.Secret == nil {
-		r.Secret = newSecret(c.d)
-		r.Ref = reference(a.cfg.SecretsIn, r.Input.Binding, secretName(c.d.Generation, c.d.Tag, a.nodeID))
-		if err := c.keep(); err != nil {
+	if r.Issue != stepDone && !strings.HasPrefix(r.Ref, a.cfg.SecretsIn+":") { // the first time, or told otherwise since
+		if err := c.begin(ctx); err != nil {
 			return c.fail(ctx, err)
 		}
 		a.crash("secret")
@@ -86,6 +84,9 @@ func (c *credential) issue(ctx context.Context) error {
 		}
 	}
 	a.crash("made")
+	if err := c.rename(ctx); err != nil {
+		return c.fail(ctx, err)
+	}
 	if err := a.store(ctx, c.d, r); err != nil { // with what the hook has added
 		return c.fail(ctx, err)
 	}
@@ -103,6 +104,37 @@ func (c *credential) issue(ctx context.Context) error {
 	r.Said = !errors.Is(err, errMoved) // the document goes from here
 	return errors.Join(c.keep(), err)
 }
+
+// begin makes the secret and says where it will be.
+func (c *credential) begin(ctx context.Context) error {
+	if err := c.a.unstore(ctx, c.r); err != nil {
+		return err
+	}
+	if c.r.Secret == nil {
+		c.r.Secret = newSecret(c.d)
+	}
+	c.r.Ref, c.r.Sealed = reference(c.a.cfg.SecretsIn, c.r.Input.Binding, secretName(c.d.Generation, c.d.Tag, c.a.nodeID)), nil
+	return c.keep()
+}
+
+// rename gives a secret whose login name the hook has chosen another name, which tells
+// that: who has not made it cannot know whom to turn away (see revoke).
+func (c *credential) rename(ctx context.Context) error {
+	if c.r.userName() == c.a.inputOf(c.d).Username || strings.HasSuffix(c.r.Ref, ownName) {
+		return nil
+	}
+	if err := c.a.unstore(ctx, c.r); err != nil {
+		return err
+	}
+	c.r.Ref, c.r.Sealed = c.r.Ref+ownName, nil
+	return nil
+}
+
+// ownName ends the names of secrets with a login name that the hook has chosen.
+const ownName = "-own"
+
+// errWhose says that a login name is not known here.
+var errWhose = errors.New("its login name was chosen by the hook on the node where it was issued, and is not known here: end it at the service, then bindery credential revoked or write-off")
 
 // make stores the secret and runs the hook.
 func (c *credential) make(ctx context.Context) error {
@@ -125,6 +157,7 @@ func (c *credential) make(ctx context.Context) error {
 		return fmt.Errorf("what the hook printed: %w", err)
 	}
 	c.r.Secret = secret
+	c.r.Input.Username = c.r.userName()
 	return nil
 }
 
@@ -154,6 +187,9 @@ func (c *credential) revoke(ctx context.Context) error {
 		return nil // the document is an old one
 	}
 	if c.r.Revoke != stepDone {
+		if strings.HasSuffix(c.d.SecretRef, ownName) && c.r.userName() == c.a.inputOf(c.d).Username {
+			return c.fail(ctx, errWhose)
+		}
 		c.attempt(actionRevoke)
 		if _, err := c.run(ctx, actionRevoke, &c.r.Revoke); err != nil {
 			return c.fail(ctx, err)
@@ -245,9 +281,9 @@ func (c *credential) run(ctx context.Context, action string, step *string) ([]by
 	if !a.lease.held() {
 		return nil, errNoLease
 	}
-	in.Action, in.Attempt, in.Repeated = action, c.r.Attempts, repeated
+	in.Action, in.Attempt, in.Repeated, in.Username = action, c.r.Attempts, repeated, c.r.userName()
 	if action == actionIssue {
-		in.Username, in.Password = c.r.Secret["username"], c.r.Secret["password"]
+		in.Password = c.r.Secret["password"]
 	}
 	stdin, err := json.Marshal(in)
 	if err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +140,120 @@ func TestConsumerHookFails(t *testing.T) {
 			w.eventually("it runs", func() error { return w.exact("alpha") })
 			w.nothingLogged()
 		})
+	}
+}
+
+// A hook that has begun to take up something else, and has not succeeded, is run again
+// when its consumer is to run with what it ran with before: what it has done of the
+// other is still there.
+func TestConsumerHookIsUndone(t *testing.T) {
+	w := newWorld(t)
+	w.hook("consumer", `#!/bin/sh
+cat > $HOME/told
+cat "$SERVICE_BINDING_ROOT/db/host" > $HOME/runs-with 2>/dev/null || rm -f $HOME/runs-with
+[ ! -e $HOME/sick ]
+`)
+	runsWith := func(want string) func() error {
+		return func() error {
+			got, err := os.ReadFile(filepath.Join(w.home, "runs-with"))
+			if strings.TrimSpace(string(got)) != want {
+				return fmt.Errorf("it runs with %q, not %q: %v", got, want, err)
+			}
+			return nil
+		}
+	}
+	sick := filepath.Join(w.home, "sick")
+	w.start(w.agent(w.spec("alpha")))
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha"})
+	w.eventually("it runs", func() error { return w.exact("alpha") })
+	w.must(runsWith("alpha.home.arpa")())
+
+	w.must(os.WriteFile(sick, nil, 0o600))
+	w.do(commands.RelocateProvider{Provider: "toy", To: "alpha", Endpoint: "wrong:9"})
+	w.eventually("it has failed", runsWith("wrong"))
+	w.must(os.Remove(sick))
+	w.do(commands.RelocateProvider{Provider: "toy", To: "alpha", Endpoint: "alpha.home.arpa:1234"})
+	w.eventually("all is as before", func() error { return errors.Join(w.exact("alpha"), runsWith("alpha.home.arpa")()) })
+
+	w.must(os.WriteFile(sick, nil, 0o600))
+	w.do(commands.MoveAssignment{Assignment: "wiki", To: "beta"})
+	w.eventually("it is stopped, and that has failed", runsWith(""))
+	w.must(os.Remove(sick))
+	w.do(commands.MoveAssignment{Assignment: "wiki", To: "alpha"})
+	w.eventually("it is back", func() error { return errors.Join(w.exact("alpha"), runsWith("alpha.home.arpa")()) })
+
+	w.must(os.WriteFile(sick, nil, 0o600))
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha", Name: "shop"})
+	w.eventually("another one has begun", func() error {
+		told, err := os.ReadFile(filepath.Join(w.home, "told"))
+		if !strings.Contains(string(told), `"shop"`) {
+			return fmt.Errorf("%s %v", told, err)
+		}
+		return nil
+	})
+	w.must(os.Remove(sick))
+	w.do(commands.EndAssignment{Assignment: "shop"})
+	w.eventually("and is taken back", func() error {
+		told, err := os.ReadFile(filepath.Join(w.home, "told"))
+		if !strings.Contains(string(told), `"action":"remove"`) {
+			return fmt.Errorf("%s %v", told, err)
+		}
+		return nil
+	})
+}
+
+// What a ledger tells of itself over a connection that was made anew is not taken for
+// what was read before that is held against it.
+func TestCursorOfAnotherLedger(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent(w.spec("alpha"))
+	defer a.cfg.Conn.Close()
+	a.checked = a.cfg.Conn.Stats().Reconnects + 1
+	w.must(a.saw(w.mesh, 5, "aa"))
+	a.checked-- // as after a reconnect
+	w.must(a.saw(w.mesh, 9, "bb"))
+	if got := a.place.Cursor; got.Seq != 5 || got.Chain != "aa" {
+		t.Errorf("it has read %+v", got)
+	}
+}
+
+// A login name that a hook has chosen is the one that is turned away, wherever the
+// provider is by then; where it is not known, nobody says that it was.
+func TestHookChoosesTheLoginName(t *testing.T) {
+	w := newWorld(t)
+	w.grant("alpha")
+	w.grant("beta")
+	toy, err := filepath.Abs("../../../docs/agent/hooks/provider/toy")
+	w.must(err)
+	w.hook("provider", `#!/bin/sh
+ask=$(cat)
+printf '%s\n' "$ask" >> $HOME/journal
+if [ $BINDERY_ACTION = issue ]; then
+	ask=$(printf '%s' "$ask" | sed 's/"username":"/&own-/')
+	printf '%s' "$ask" | `+toy+` > /dev/null
+	printf '%s' "$ask" | sed -n 's/.*"username":"\([^"]*\)".*/{"username":"\1"}/p'
+else
+	printf '%s' "$ask" | `+toy+`
+fi
+`)
+	chosen := func(n int) error {
+		logins := slices.Sorted(maps.Keys(w.logins()))
+		if len(logins) != n || n > 0 && !strings.HasPrefix(logins[0], "own-own-") && !strings.HasPrefix(logins[0], "own-b") {
+			return fmt.Errorf("there are %v", logins)
+		}
+		return w.settled()
+	}
+	w.start(w.agent(w.spec("alpha")))
+	w.start(w.agent(w.spec("beta")))
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha"})
+	w.eventually("it runs", func() error { return chosen(1) })
+	w.do(commands.StartRotation{RotationTarget: commands.RotationTarget{Provider: "toy"}})
+	w.eventually("the old one is gone", func() error { return errors.Join(w.settled(), chosen(1)) })
+	w.do(commands.RelocateProvider{Provider: "toy", To: "beta", Endpoint: "beta.home.arpa:1"})
+	w.do(commands.RequestCredential{Slot: "wiki/db"})
+	w.eventually("that is told", func() error { return w.failing(reasonOf(errWhose)) })
+	if err := chosen(2); err == nil {
+		t.Error("it is said to be gone")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path"
 
+	"github.com/nats-io/nuid"
+
 	"bindery/commands"
 	"bindery/commands/service"
 	"bindery/events"
@@ -14,7 +16,7 @@ import (
 
 // forget takes everything as new: every consumer's hook is run again.
 func (a *Agent) forget() error {
-	a.place.Cursor = service.Cursor{}
+	a.place.Cursor, a.place.Seals = service.Cursor{}, nuid.Next()
 	ids, err := a.tree.recorded()
 	for _, id := range ids {
 		r, again := a.tree.readAssignment(id)
@@ -34,7 +36,7 @@ func (a *Agent) forget() error {
 		var r credentialRecord
 		there, again := a.tree.readRecord(path.Join(dirIssued, n), &r)
 		if there && again == nil {
-			r.Said = false
+			r.Said, r.Revoke, r.Clean = false, "", ""
 			again = a.tree.writeRecord(path.Join(dirIssued, n), &r)
 		}
 		err = errors.Join(err, again)
@@ -82,7 +84,9 @@ func (a *Agent) saw(meshID events.ID, at uint64, chain string) error {
 	}
 	a.curs.Lock()
 	defer a.curs.Unlock()
-	if at <= a.place.Cursor.Seq {
+	// Over a connection that was made anew another ledger may tell of itself: what was
+	// read is held against that first (checkCursor).
+	if at <= a.place.Cursor.Seq || a.checked != a.cfg.Conn.Stats().Reconnects+1 {
 		return nil
 	}
 	a.place.Cursor = service.Cursor{MeshID: meshID, Seq: at, Chain: chain}

@@ -176,6 +176,9 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 	if c.r.Ref != "" && a.docs.awaits(c.r.Ref, group) {
 		return nil // a consumer here may not have fetched it yet
 	}
+	if used, err := a.usesHere(ctx, &c.r.Input, c.r.Ref); err != nil || used {
+		return cmp.Or(err, errIncomplete)
+	}
 	where, err := a.whereIs(ctx, &c.r.Input)
 	if err != nil || where == here && !a.docs.hasAnother(group, &c.r.Input) {
 		return cmp.Or(err, errIncomplete)

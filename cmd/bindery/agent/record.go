@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ type place struct {
 	NodeID string         `json:"node_id"`
 	Tree   string         `json:"tree"` // tells this tree from others
 	Cursor service.Cursor `json:"cursor"`
+	// Seals tells the bucket of sealed secrets from one that was lost: what was sealed
+	// under another is sealed again.
+	Seals string `json:"seals"`
 }
 
 const (
@@ -80,6 +84,11 @@ type credentialRecord struct {
 	Clean    string `json:"clean,omitempty"`
 	Doing    string `json:"doing,omitempty"`    // the action that was tried last, and
 	Attempts uint64 `json:"attempts,omitempty"` // how often, without success
+}
+
+// userName is what the credential logs in as.
+func (r *credentialRecord) userName() string {
+	return cmp.Or(r.Secret["username"], r.Input.Username)
 }
 
 // readRecord reads a file into v and reports whether there is one.

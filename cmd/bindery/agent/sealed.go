@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
+	"github.com/nats-io/nuid"
 
 	"bindery/commands/readmodel"
 	"bindery/projections"
@@ -73,6 +74,7 @@ type boxed struct {
 type sealedTo struct {
 	Node  string `json:"node"` // id
 	Curve string `json:"curve"`
+	Seals string `json:"seals"` // the bucket's, as far as this agent can tell (see place)
 }
 
 // ownKey reads the agent's curve key, or makes it, and signs it.
@@ -122,12 +124,33 @@ func (a *Agent) put(ctx context.Context, key string, value []byte) error {
 }
 
 // publishKey puts the agent's key into the bucket, where another or none lies there.
+// Then the bucket may have been lost, which no backup of the ledger brings back: first
+// it is noted that all that this agent has sealed must be sealed again.
 func (a *Agent) publishKey(ctx context.Context) error {
+	if err := a.sealAnew(); err != nil {
+		return err
+	}
 	value, err := json.Marshal(a.own)
 	if err != nil {
 		return err
 	}
 	return a.put(ctx, a.nodeID+".key", value)
+}
+
+// sealAnew has all be sealed again that this agent has sealed.
+func (a *Agent) sealAnew() error {
+	a.curs.Lock()
+	now := a.place
+	now.Seals = nuid.Next()
+	err := a.tree.writeRecord(placeFile, &now)
+	if err == nil {
+		a.place, a.kept = now, now
+	}
+	a.curs.Unlock()
+	if err == nil && a.ready.Load() {
+		err = a.touchAll()
+	}
+	return err
 }
 
 // seal seals a secret to the agent of the consumer's node.
@@ -181,7 +204,9 @@ func (a *Agent) keyOf(d *projections.HolderDocument) (*sealedTo, error) {
 	if err := k.verify(a.cfg.MeshID.String(), node); err != nil {
 		return nil, fmt.Errorf("the sealing key of node %s: %w", d.ConsumerNode, err)
 	}
-	return &sealedTo{Node: node, Curve: k.Curve}, nil
+	a.curs.Lock()
+	defer a.curs.Unlock()
+	return &sealedTo{Node: node, Curve: k.Curve, Seals: a.place.Seals}, nil
 }
 
 // sealedUnder is the key of a sealed secret, after the consumer's node.

@@ -3,8 +3,10 @@ package agent
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,4 +213,51 @@ func (w *world) nothingInTheStream() {
 	if n == 0 {
 		w.t.Error("no stream was read")
 	}
+}
+
+// A bucket of sealed secrets that is lost, as with a restore of the ledger, is filled
+// again by whoever has made them, and consumers that have lost their files have them
+// again.
+func TestSealedBucketIsLost(t *testing.T) {
+	for name, running := range map[string]bool{"while they run": true, "while they do not": false} {
+		t.Run(name, func(t *testing.T) {
+			w, alpha, beta, stop := twoNodes(t)
+			w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy}, commands.CreateAssignment{Module: "wiki", Node: "alpha", Name: "shop"})
+			w.eventually("both run", func() error { return w.exact("alpha", "beta") })
+			before := w.sealed()
+			if !running {
+				stop()
+				for _, node := range []string{"alpha", "beta"} {
+					w.must(os.RemoveAll(filepath.Join(w.home, "root-"+node, "bindings")))
+				}
+			}
+			w.purge()
+			if running { // a watch that begins anew tells what is gone
+				alpha.sawKey(entry{key: alpha.nodeID + ".key"})
+				beta.sawKey(entry{key: beta.nodeID + ".key"})
+			} else {
+				w.start(w.agent(w.spec("alpha")))
+				w.start(w.agent(w.spec("beta")))
+			}
+			w.eventually("they are there again", func() error {
+				if got := w.sealed(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(before))) {
+					return fmt.Errorf("there is sealed: %v, not %v", got, before)
+				}
+				return w.exact("alpha", "beta")
+			})
+		})
+	}
+}
+
+// purge deletes all keys of the bucket of sealed secrets, without a trace.
+func (w *world) purge() {
+	w.t.Helper()
+	nc, err := w.srv.Connect()
+	w.must(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	w.must(err)
+	s, err := js.Stream(w.t.Context(), "KV_"+readmodel.Sealed(testMesh))
+	w.must(err)
+	w.must(s.Purge(w.t.Context()))
 }

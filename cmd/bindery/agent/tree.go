@@ -22,7 +22,7 @@ import (
 //	bindings/<assignment id>/<slot>     a link to one of .sets: what the consumer reads
 //	bindings/<assignment id>/.sets/…    a directory for each set of files
 //	bindings/by-name/<assignment>       a link to ../<assignment id>
-//	secrets/<binding id>/<generation>-<tag>   what a file: reference refers to
+//	secrets/<binding id>/<generation>-<tag>-<maker>   what a file: reference refers to
 //	issued/<binding id>/<generation>-<tag>    the provider side's own record and copy
 //	state/…                             what was done
 //
