@@ -2,10 +2,12 @@ package commands
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"bindery/commands/manifest"
+	"bindery/events"
 	"bindery/projections"
 )
 
@@ -373,5 +375,33 @@ func TestWriteOffSeriesLeavesWhatIsNewer(t *testing.T) {
 	}
 	if v := w.view("a-app/db"); v.Use.Generation != fresh || len(v.Flags) != 0 {
 		t.Errorf("%+v", v)
+	}
+}
+
+// The history of a binding has the rotations that are about its credentials, also where
+// its documents do not tell of them: another one was asked for before.
+func TestTraceHasRotations(t *testing.T) {
+	w := holders(t, 2)
+	w.reason = "because"
+	w.must(RequestCredential{"a-app/db"}, StartRotation{RotationTarget: of("pg-alpha")})
+	id := w.s.ListRotations(projections.RotationFilter{}, w.now).Items[0].ID
+	w.must(UrgeRotation{Rotation: id.String()}, AbortRotation{Rotation: id.String()})
+	w.must(StartRotation{RotationTarget: RotationTarget{Binding: "b-app/db"}}) // of another one
+	trace := projections.NewTrace([]events.ID{*w.view("a-app/db").ID}, false)
+	var got []string
+	for i := 0; i < len(w.log); i += w.log[i].N {
+		group := w.log[i : i+w.log[i].N]
+		found, err := trace.Apply(group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range found {
+			if e := &group[n]; e.Type.Entity == events.EntityRotation {
+				got = append(got, e.Type.Short())
+			}
+		}
+	}
+	if want := []string{"rotation.started", "rotation.urged", "rotation.aborted"}; !slices.Equal(got, want) {
+		t.Errorf("it has %v, want %v", got, want)
 	}
 }

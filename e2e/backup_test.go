@@ -86,6 +86,13 @@ func TestBackupAndRestoreKilled(t *testing.T) {
 		if r := to.run(t, "status"); r.code != 5 {
 			t.Fatalf("a part of a restore is a store: exit code %d: %s", r.code, r.stderr)
 		}
+		if exists(to.store + ".restoring") {
+			for _, args := range [][]string{{"status"}, {"init", "--mesh", "home"}} {
+				if e := to.refused(t, "ledger_missing", 5, args...); !strings.HasPrefix(e.Fix, "bindery restore FILE") {
+					t.Fatalf("%v: %+v", args, e)
+				}
+			}
+		}
 		part := to
 		part.store += ".restoring"
 		part.refused(t, "ledger_missing", 5, "node", "register", "intruder")

@@ -224,7 +224,10 @@ type verdict struct {
 	Seq     uint64 `json:"seq"`
 	Foreign uint64 `json:"foreign"`
 	OK      bool   `json:"ok"`
-	Damage  *struct {
+
+	Recoveries []struct{} `json:"recoveries"`
+
+	Damage *struct {
 		Seq uint64 `json:"seq"`
 		Why string `json:"why"`
 	} `json:"damage"`

@@ -74,11 +74,23 @@ func TestRecover(t *testing.T) {
 func (k recovery) recover(d *damaged, last uint64) {
 	t := d.t
 	t.Helper()
+	// What is asked for that is not in what is left is not said to be nowhere, and what
+	// what is left would refuse is not said to be refused for that.
+	for _, args := range [][]string{{"provider", "show", "nobody"}, {"history", "nobody/db"}, {"node", "register", "beta"}, {"node", "show", "beta", "--as-of", "seq:99999"}} {
+		d.refused(t, "ledger_damaged", 9, args...)
+	}
 	before := d.sums()
 	args := []string{"audit", "recover", "--reason", "the disk died"}
 	d.refused(t, "ledger_damaged", 9, args...)
 	d.refused(t, "reason_required", 2, "audit", "recover", "--accept-loss")
-	d.must(t, append(args, "--accept-loss", "--dry-run")...)
+	told := d.run(t, append(args, "--accept-loss", "--dry-run")...)
+	want := fmt.Sprintf("it goes on from sequence %d; what is lost is ", k.found)
+	if k.found == last {
+		want = fmt.Sprintf("no event is lost: all of them are there, up to sequence %d", last)
+	}
+	if told.code != 0 || !strings.Contains(told.stderr, want) {
+		t.Errorf("%s is not told: %s%s", want, told.stdout, told.stderr)
+	}
 	if after := d.sums(); after != before {
 		t.Fatalf("looking at the loss has changed the files:\n%s\nwere\n%s", after, before)
 	}
@@ -104,7 +116,7 @@ func (k recovery) goesOn(d *damaged, last uint64) {
 	if lost {
 		want = k.found + 1
 	}
-	if r, v := d.verify(); r.code != 0 || v.Seq != want {
+	if r, v := d.verify(); r.code != 0 || v.Seq != want || lost != (len(v.Recoveries) == 1) {
 		t.Fatalf("audit verify: exit %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 	d.must(t, "node", "register", "epsilon")

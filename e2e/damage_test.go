@@ -290,6 +290,11 @@ func check(d *damaged, k damageCase, first uint64, base *damageBase) {
 	checkVerify(d, k, first, base)
 	status := d.run(t, "status")
 	add := d.run(t, "node", "register", "new-one", "-o", "json")
+	if k.snap { // what reads there finds it
+		if r := d.run(t, "log"); r.code != 9 || !strings.Contains(r.stderr, "ledger_damaged") {
+			t.Errorf("log: exit %d, %s", r.code, r.stderr)
+		}
+	}
 	if k.by != byOpening {
 		if status.code != 0 || add.code != 0 {
 			t.Fatalf("status: exit %d, a write: exit %d, want 0\n%s%s", status.code, add.code, status.stderr, add.stderr)

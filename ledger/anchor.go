@@ -108,19 +108,31 @@ func (s Anchors) Load(id string) (a Anchor, ok bool, err error) {
 	}
 	var f anchorFile
 	if err := json.Unmarshal(data, &f); err != nil {
-		return a, false, fmt.Errorf("reading the anchor %q: %w", s.path(id), err)
+		return a, false, &AnchorError{s.path(id), err}
 	}
 	if f.Chain, err = events.ParseChain(f.ChainText); err != nil {
-		return a, false, fmt.Errorf("reading the anchor %q: %w", s.path(id), err)
+		return a, false, &AnchorError{s.path(id), err}
 	}
 	if f.ID != id {
-		return a, false, fmt.Errorf("reading the anchor %q: it is that of %q", s.path(id), f.ID)
+		return a, false, &AnchorError{s.path(id), fmt.Errorf("it is that of %q", f.ID)}
 	}
 	return f.Anchor, true, nil
 }
 
+// AnchorError says that the file of an anchor holds none.
+type AnchorError struct {
+	Path string
+	Err  error
+}
+
+func (e *AnchorError) Error() string { return fmt.Sprintf("reading the anchor %q: %v", e.Path, e.Err) }
+
+// Unwrap returns what is wrong with it.
+func (e *AnchorError) Unwrap() error { return e.Err }
+
 // At returns the anchor that was last written of a store in the directory path;
-// ok is false where there is none. Of several the newest counts.
+// ok is false where there is none. Of several the newest counts. The error is an
+// *AnchorError where none is found, and a file that may be one cannot be read.
 func (s Anchors) At(path string) (newest Anchor, ok bool, err error) {
 	entries, err := os.ReadDir(s.Dir)
 	if isNone(err) {
@@ -129,18 +141,27 @@ func (s Anchors) At(path string) (newest Anchor, ok bool, err error) {
 	if err != nil {
 		return newest, false, fmt.Errorf("reading anchors: %w", err)
 	}
+	var bad error
 	for _, e := range entries {
 		id, is := strings.CutSuffix(e.Name(), anchorSuffix)
 		if !is || id == "" || id[0] == '.' {
 			continue
 		}
 		a, there, err := s.Load(id)
+		var unread *AnchorError
+		if errors.As(err, &unread) {
+			bad = err // it may be that of another store
+			continue
+		}
 		if err != nil {
 			return newest, false, err
 		}
 		if there && a.Path == path && (!ok || a.Time.After(newest.Time)) {
 			newest, ok = a, true
 		}
+	}
+	if !ok {
+		return newest, false, bad
 	}
 	return newest, ok, nil
 }

@@ -44,6 +44,7 @@ func (s *State) Status(now time.Time) StatusView {
 	for _, f := range boundFlags {
 		v.Counts[string(f)] = 0
 	}
+	s.attendMesh(&v)
 	groups := &grouping{lines: map[groupKey][]string{}}
 	for _, i := range s.names[kAssignment].live {
 		s.attend(&v, AssignmentRef(i), groups)
@@ -65,6 +66,18 @@ func (s *State) Status(now time.Time) StatusView {
 		return cmp.Or(strings.Compare(a.What, b.What), strings.Compare(a.Why, b.Why), strings.Compare(a.Fix, b.Fix))
 	})
 	return v
+}
+
+// attendMesh adds what is to be known of the ledger as a whole.
+func (s *State) attendMesh(v *StatusView) {
+	if !s.Mesh.Sealed {
+		return
+	}
+	a := Attention{Code: "sealed", What: "mesh " + s.Mesh.Name, Why: "nothing more is written to this ledger: it is sealed", Note: true}
+	if s.Mesh.Successor != "" {
+		a.Why += ", and has moved to " + s.Mesh.Successor
+	}
+	v.Attention = append(v.Attention, a)
 }
 
 // attend adds what is the matter with one assignment.

@@ -78,6 +78,9 @@ func (t *Trace) about(b BindingRef, e *events.Event) bool {
 // changed reports whether an event is about a binding, about its assignment, or has
 // changed its documents from afar: a provider that moved, a name, a rotation.
 func (t *Trace) changed(id events.ID, r BindingRef, e *events.Event, near, elsewhere bool) bool {
+	if t.rotates(r, e) {
+		return true // its documents may not tell: an ask may have been open before
+	}
 	if !near && !elsewhere {
 		return false
 	}
@@ -97,6 +100,22 @@ func (t *Trace) changed(id events.ID, r BindingRef, e *events.Event, near, elsew
 		return true
 	}
 	return !bytes.Equal(was, now)
+}
+
+// rotates reports whether an event is of a rotation that is about a credential of the
+// binding.
+func (t *Trace) rotates(r BindingRef, e *events.Event) bool {
+	at := t.s.byID[e.Entity]
+	if at.kind != kRotation || at.index == 0 {
+		return false
+	}
+	o := t.s.rotations.at(at.index)
+	for c := range t.s.Credentials(r) {
+		if o.Has(&c) {
+			return true
+		}
+	}
+	return false
 }
 
 // contents are a binding's documents without their stamps.

@@ -92,12 +92,21 @@ func (c *cli) anchorsFor(dir string) (ledger.Anchors, error) {
 
 // unreadAnchor refuses to go on without knowing what the anchor says.
 func unreadAnchor(anchors ledger.Anchors, err error) *commands.Refusal {
-	return refusal(commands.StoreUnusable, "the anchor cannot be read", err.Error(), "ls -la "+quote(anchors.Dir))
+	r := refusal(commands.StoreUnusable, "the anchor cannot be read", err.Error()+"; without it nobody knows whether the ledger has lost something", "ls -la "+quote(anchors.Dir))
+	var bad *ledger.AnchorError
+	if errors.As(err, &bad) {
+		r.Why += ". Where a backup or a checkpoint tells that it has not, the file is put aside, and another one is kept from then on"
+		r.Fix = "mv " + quote(bad.Path) + " " + quote(bad.Path+".bad")
+	}
+	return r
 }
 
 // noStore says that there is none in a directory, or none any more.
 func (c *cli) noStore(dir string) error {
 	if err := c.isGone(dir); err != nil {
+		return err
+	}
+	if err := notRestored(dir); err != nil {
 		return err
 	}
 	return missing(dir, "there is no store")

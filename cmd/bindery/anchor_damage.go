@@ -82,9 +82,29 @@ func (d *damage) refusal() *commands.Refusal {
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: "begin anew", Why: "if the ledger was taken away on purpose: " + d.aside})
 	case !d.unread:
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: "audit recover",
-			Why: fmt.Sprintf("goes on from sequence %d, without what is lost: bindery audit recover --accept-loss --reason TEXT --store %s", d.end.Seq, quote(d.dir))})
+			Why: fmt.Sprintf("goes on from %s, without what is lost: bindery audit recover --accept-loss --reason TEXT --store %s", d.from(), quote(d.dir))})
 	}
 	return r
+}
+
+// instead is what is said where a damaged ledger has refused something: that it is
+// damaged, since what it says of anything else is what is left of it.
+func (d *damage) instead(r *commands.Refusal) *commands.Refusal {
+	switch r.Code.Exit() {
+	case commands.ExitIntegrity, commands.ExitUsage, commands.ExitInterrupted:
+		return r
+	}
+	out := d.refusal()
+	out.Why += "; what is left of it says: " + r.Message
+	return out
+}
+
+// from is where a recovery goes on.
+func (d *damage) from() string {
+	if d.end.Seq == 0 {
+		return "the last event that is sound" // it was not read that far
+	}
+	return fmt.Sprintf("sequence %d", d.end.Seq)
 }
 
 // Error implements error.

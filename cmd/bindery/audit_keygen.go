@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -48,8 +49,17 @@ func (v *auditKeygen) run(_ context.Context, c *cli, args []string) error {
 		}
 		return refusal(commands.StoreUnusable, "the key cannot be written", err.Error(), "")
 	}
-	_, err = fmt.Fprintln(c.streams.Out, verifier)
-	return err
+	data, err := marshal(keyMade{File: args[0], Verifier: verifier})
+	if err != nil {
+		return err
+	}
+	return c.ui.print(answer{json: data, items: []json.RawMessage{data}, names: []string{verifier}, human: func(p *paper) { p.line(verifier) }})
+}
+
+// keyMade is a key that was made.
+type keyMade struct {
+	File     string `json:"file"`     // with the secret half
+	Verifier string `json:"verifier"` // the public half
 }
 
 // writeSecret writes a line to a new file that only its owner can read.

@@ -72,6 +72,9 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 	if req.Reason == "" {
 		return refusal(commands.ReasonRequired, "going on without what is lost needs a reason", "it is kept with the event, for whoever asks later", fixWith+"--reason TEXT")
 	}
+	if !c.ui.machine() {
+		c.ui.note(d.loss())
+	}
 	if req.DryRun {
 		return c.imagineRecovery(d, req)
 	}
@@ -112,6 +115,15 @@ func (c *cli) examineDamage(ctx context.Context, dir string) (*damage, error) {
 		err = closed
 	}
 	return d, err
+}
+
+// loss says what a recovery goes on without.
+func (d *damage) loss() string {
+	if d.first() == 0 {
+		return fmt.Sprintf("no event is lost: all of them are there, up to sequence %d", d.end.Seq)
+	}
+	last := max(d.anchor.Seq, d.end.Seq+1)
+	return fmt.Sprintf("it goes on from sequence %d; what is lost is %s, up to sequence %d at least", d.end.Seq, plural(int(last-d.end.Seq), "event", "events"), last)
 }
 
 // proves takes what the files still tell of the ledger's end for the anchor, where

@@ -227,6 +227,39 @@ func TestAuditVerifyTellsOfStrangers(t *testing.T) {
 	found(last+1, 3)
 }
 
+// A verification that is not given what it was to be held against is none.
+func TestAuditVerifyWithoutItsCheckpoint(t *testing.T) {
+	p := newPatientStore(t)
+	_, verifier := p.keys()
+	for _, args := range [][]string{{"--checkpoint", ""}, {"--checkpoint", "", "--verifier", verifier}, {"--verifier", verifier},
+		{"--checkpoint", "x", "--verifier", ""}} {
+		if code := p.run(t.Context(), append([]string{"audit", "verify"}, args...)...); code != 2 {
+			t.Errorf("%q: exit code %d: %s", args, code, &p.errs)
+		}
+	}
+}
+
+// An anchor that cannot be read is told of, and how to go on without it; that of
+// another store hinders nobody.
+func TestAnchorCannotBeRead(t *testing.T) {
+	p := newPatientStore(t)
+	p.must("status")
+	files, err := filepath.Glob(filepath.Join(p.env["HOME"], ".local/state/bindery/anchors", "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	put(t, filepath.Join(filepath.Dir(files[0]), "other.json"), "x", 0o600)
+	p.must("status")
+	put(t, files[0], "", 0o600)
+	if code := p.run(t.Context(), "status"); code != 7 || !strings.Contains(p.errs.String(), "mv "+files[0]) {
+		t.Fatalf("exit code %d: %s", code, &p.errs)
+	}
+	if err := os.Rename(files[0], files[0]+".bad"); err != nil {
+		t.Fatal(err)
+	}
+	p.must("status")
+}
+
 // A snapshot that is not what the events give is found, whatever it says of itself.
 func TestAuditVerifyHoldsSnapshots(t *testing.T) {
 	p := newPatientStore(t)
@@ -333,6 +366,9 @@ func TestAuditSeal(t *testing.T) {
 		t.Errorf("it does not say where it went: %s", &p.errs)
 	}
 	p.must("status")
+	if text := p.out.String(); !strings.Contains(text, "it is sealed, and has moved to nats://n1:4222") {
+		t.Errorf("status does not tell: %s", text)
+	}
 	p.must("audit", "verify")
 	file := filepath.Join(t.TempDir(), "b")
 	p.must("backup", file)

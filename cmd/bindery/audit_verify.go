@@ -52,9 +52,17 @@ type auditView struct {
 	Commands   uint64          `json:"commands"`
 	Foreign    uint64          `json:"foreign"`   // messages in the stream that are no part of the ledger
 	Snapshots  uint64          `json:"snapshots"` // of the store, that are what the events give
+	Recoveries []recoveryView  `json:"recoveries,omitempty"`
 	Checkpoint *checkpointView `json:"checkpoint,omitempty"`
 	OK         bool            `json:"ok"`
 	Damage     *damageView     `json:"damage,omitempty"` // what is wrong, where ok is false
+}
+
+// recoveryView is where the ledger went on after a loss.
+type recoveryView struct {
+	Seq      uint64 `json:"seq"`       // of the event that tells of it
+	FoundSeq uint64 `json:"found_seq"` // the last that was left
+	LostSeq  uint64 `json:"lost_seq"`  // the last that was proved to have been there
 }
 
 // checkpointView is a checkpoint that the log was held against.
@@ -81,6 +89,9 @@ func (v *auditVerify) run(ctx context.Context, c *cli, _ []string) error {
 		view.Checkpoint = &checkpointView{Seq: cp.Seq, Chain: cp.Chain.String(), By: by}
 		view.Mesh, view.MeshID = cp.MeshName, cp.Mesh
 		known = append(known, cp.Position())
+	}
+	if v.checkpoint == "" && len(v.verifiers) > 0 {
+		return usage("--verifier is given, and no checkpoint that it would be for", "nothing is held against the log", fixWith+"--checkpoint FILE")
 	}
 	var foreign uint64
 	err := c.withRecord(ctx, func(s *session) (err error) {
@@ -110,7 +121,12 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	if err != nil {
 		return 0, err
 	}
-	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, held, "verifying")
+	see := func(e *events.Event) {
+		if p, ok := e.Data.(*events.MeshRecovered); ok {
+			view.Recoveries = append(view.Recoveries, recoveryView{Seq: e.Seq, FoundSeq: p.FoundSeq, LostSeq: p.AnchorSeq})
+		}
+	}
+	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, held, see, "verifying")
 	view.Seq, view.Chain, view.MeshID = done.Last.Seq, done.Last.Chain.String(), done.Last.Mesh
 	view.Events, view.Commands, view.Foreign = done.Events, done.Commands, done.Foreign
 	view.Snapshots = held.same
@@ -154,7 +170,7 @@ func (s *session) firstDamage(err error) error {
 }
 
 // verified verifies a log and folds it, with a bar, and holds snapshots against it.
-func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, held *snapshotsHeld, what string) (ledger.Verified, error) {
+func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, held *snapshotsHeld, see func(*events.Event), what string) (ledger.Verified, error) {
 	b := &bar{ui: c.ui, what: what, total: int(v.To - v.From.Seq)}
 	b.start()
 	defer b.stop()
@@ -166,6 +182,11 @@ func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying,
 				return &ledger.DamageError{Seq: fold.Seq, Why: "an event does not fit those before it", Err: err}
 			}
 			return err
+		}
+		for i := range evs {
+			if see != nil {
+				see(&evs[i])
+			}
 		}
 		b.at(int(state.Seq), "nothing wrong so far")
 		return held.reach(state)
@@ -222,6 +243,9 @@ func (c *cli) verdict(view auditView, err error) error {
 	if view.Seq > 0 && view.Damage.Seq > 1 {
 		r.Why += fmt.Sprintf("; up to sequence %d it is sound", min(view.Seq, view.Damage.Seq-1))
 	}
+	for _, at := range view.Recoveries {
+		r.Why += fmt.Sprintf("; at sequence %d it was recovered after a loss, and is another one than before from %d on", at.Seq, at.FoundSeq+1)
+	}
 	if lost != nil {
 		r.Candidates = lost.refusal().Candidates
 	}
@@ -249,6 +273,9 @@ func (c *cli) printVerdict(view auditView) error {
 		}
 		if view.Foreign > 0 {
 			fields = append(fields, "foreign", plural(int(view.Foreign), "message", "messages")+" that bindery did not write, skipped")
+		}
+		for _, r := range view.Recoveries {
+			fields = append(fields, "recovered", fmt.Sprintf("at sequence %d, from %d on; %d was proved to have been there", r.Seq, r.FoundSeq, r.LostSeq))
 		}
 		if cp := view.Checkpoint; cp != nil {
 			fields = append(fields, "checkpoint", fmt.Sprintf("holds at sequence %d, signed by %s", cp.Seq, names(cp.By)))

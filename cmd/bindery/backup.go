@@ -151,6 +151,9 @@ func (v *backup) toFile(ctx context.Context, c *cli, s *session, path, key strin
 		return made, partError(p.path, err)
 	}
 	h := on.Head
+	if last, err := s.log.Last(ctx); err == nil && on.Done.Seq > 0 && last > h.Seq && !c.ui.machine() {
+		c.ui.note(fmt.Sprintf("it was begun when the ledger was at %d, and ends there; the ledger is at %d", h.Seq, last))
+	}
 	return backupMade{Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain.String(), File: path, Bytes: bytes, Signed: on.Note != ""}, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -30,10 +32,13 @@ func (c *cli) refusalOf(cmd *cobra.Command, err error) *commands.Refusal {
 	var ran failed
 	var r *commands.Refusal
 	var bad manifest.Errors
+	var unwritten *fs.PathError
 	switch {
 	case errors.As(err, &bad):
 		r = manifestRefusal(bad)
 	case errors.As(err, &r):
+	case errors.As(err, &unwritten) && unwritten.Op == "write" && unwritten.Path == os.Stdout.Name():
+		r = refusal(commands.StoreUnusable, "the output cannot be written", err.Error(), "df -h .")
 	case errors.As(err, &ran):
 		r = service.AsRefusal(err)
 	default: // cobra's own
@@ -113,6 +118,18 @@ func without(args []string, flag string) []string {
 		case strings.HasPrefix(args[i], flag+"="):
 		default:
 			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+// otherwise puts another argument in the place of one, the last that is it.
+func otherwise(args []string, was, is string) []string {
+	out := slices.Clone(args)
+	for i := len(out) - 1; i >= 0; i-- {
+		if out[i] == was {
+			out[i] = is
+			break
 		}
 	}
 	return out

@@ -61,6 +61,8 @@ type historyAnswer struct {
 	Name  string        `json:"name"`
 	IDs   []events.ID   `json:"ids"`
 	Items []historyItem `json:"items"`
+
+	AsOf *service.Moment `json:"as_of,omitempty"`
 }
 
 func (v *history) run(ctx context.Context, c *cli, args []string) error {
@@ -129,6 +131,9 @@ func (v *history) trace(ctx context.Context, c *cli, s *session, to uint64, all 
 	}
 	st := t.State()
 	all.Mesh, all.Seq, all.Time = st.Mesh.Name, st.Seq, st.Time
+	if c.globals.asOf != "" {
+		all.AsOf = &service.Moment{Seq: st.Seq, Time: st.Time}
+	}
 	return nil
 }
 

@@ -148,6 +148,9 @@ func (c *cli) create(ctx context.Context, dir, mesh string, req commands.Request
 		if err := c.isGone(dir); err != nil {
 			return r, err
 		}
+		if err := notRestored(dir); err != nil {
+			return r, err
+		}
 	}
 	if err := makeStore(dir); err != nil {
 		return r, err

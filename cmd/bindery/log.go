@@ -19,6 +19,8 @@ type logList struct {
 	actor, kind, command, entity string
 	limit                        int
 	follow                       bool
+
+	last uint64 // the sequence that --until means
 }
 
 func (*logList) help() *cobra.Command {
@@ -67,11 +69,18 @@ type logAnswer struct {
 	Seq   uint64            `json:"seq"`
 	Time  time.Time         `json:"time"`
 	Items []service.LogItem `json:"items"`
+	AsOf  *service.Moment   `json:"as_of,omitempty"`
 }
 
 func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
 	if v.limit < 0 {
 		return usage("--limit is less than 0", "", "bindery log --help")
+	}
+	if c.globals.asOf != "" {
+		if v.until != "" || v.follow {
+			return usage("--as-of is given, and --until or --follow", "as of a moment the log ends there", fixWithout+"--as-of")
+		}
+		v.until = c.globals.asOf
 	}
 	q, err := logFrom(v.from, c.program.Clock(), "bindery log --from 2h")
 	if err != nil {
@@ -124,6 +133,13 @@ func (v *logList) read(ctx context.Context, c *cli, s *session, q service.LogQue
 	if left == 0 {
 		left = math.MaxInt
 	}
+	if v.last == 0 { // before there was anything
+		page, err := v.page(ctx, c, s, service.LogQuery{First: 1, Limit: 1})
+		if all.Mesh, all.Seq = page.Mesh, page.Seq; err != nil {
+			return err
+		}
+		return v.head(ctx, c, s, all)
+	}
 	for {
 		q.Limit = service.MaxLogPage
 		if !v.filtered() {
@@ -142,7 +158,14 @@ func (v *logList) read(ctx context.Context, c *cli, s *session, q service.LogQue
 		}
 		q = narrow(service.LogQuery{First: page.Next})
 	}
-	return v.head(ctx, c, s, all)
+	if c.globals.asOf == "" {
+		return v.head(ctx, c, s, all)
+	}
+	all.Seq = v.last
+	err := v.head(ctx, c, s, all)
+	all.AsOf = &service.Moment{Seq: all.Seq, Time: all.Time}
+	c.sayAsOf(*all.AsOf)
+	return err
 }
 
 func (*logList) page(ctx context.Context, c *cli, s *session, q service.LogQuery) (service.LogPage, error) {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -55,18 +57,41 @@ func (v *logList) filter(ctx context.Context, c *cli, s *session) (narrowing, er
 			return nil, usage(fmt.Sprintf("%q is neither NOUN/NAME nor an id", clip(v.entity)), "", "bindery log --entity provider/pg-alpha")
 		}
 	}
-	var until uint64
-	if v.until != "" {
-		m, err := c.momentAt(ctx, s, v.until, "bindery log --until 2h")
-		if err != nil {
-			return nil, err
-		}
-		until = m.Seq
+	if err := v.findEnd(ctx, c, s); err != nil {
+		return nil, err
 	}
 	return func(q service.LogQuery) service.LogQuery {
-		q.Entity, q.Actor, q.Command, q.Type, q.Until = entity, v.actor, v.command, v.kind, until
+		q.Entity, q.Actor, q.Command, q.Type = entity, v.actor, v.command, v.kind
+		if v.last != math.MaxUint64 {
+			q.Until = v.last
+		}
 		return q
 	}, nil
+}
+
+// findEnd finds the sequence at which the list ends. Before the first event there is
+// nothing to be listed, which is an answer; a moment of the past is refused then.
+func (v *logList) findEnd(ctx context.Context, c *cli, s *session) error {
+	const fix = "bindery log --until 2h"
+	if v.last = math.MaxUint64; v.until == "" {
+		return nil
+	}
+	at, err := c.momentOf(v.until, fix)
+	if err != nil {
+		return err
+	}
+	if at.Seq > 0 && c.globals.asOf == "" {
+		v.last = at.Seq // it may lie beyond the end
+		return nil
+	}
+	m, err := c.momentAt(ctx, s, v.until, fix)
+	var r *commands.Refusal
+	if errors.As(err, &r) && r.Code == commands.EventNotFound && at.Time != "" && c.globals.asOf == "" {
+		v.last = 0
+		return nil
+	}
+	v.last = m.Seq
+	return err
 }
 
 func (*logList) whom(ctx context.Context, c *cli, s *session, noun, name string) (commands.TraceView, error) {

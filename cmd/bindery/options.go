@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,24 @@ func (c *cli) storeDir() (string, error) {
 			Why: "neither --store nor BINDERY_STORE, XDG_DATA_HOME or HOME says where it is", Fix: "bindery --store DIR status"}
 	}
 	return filepath.Join(home, ".local", "share", "bindery"), nil
+}
+
+// mayBeEmpty are the flags that an empty value means something for.
+var mayBeEmpty = []string{"version", "feature"}
+
+// checkEmpty refuses an empty value: the variable in it was not set, and what is meant
+// is not what the flag's absence would do.
+func (f *flags) checkEmpty() (err error) {
+	f.cmd.Flags().Visit(func(flag *pflag.Flag) {
+		empty := flag.Value.Type() == "string" && flag.Value.String() == ""
+		if l, ok := flag.Value.(pflag.SliceValue); ok {
+			empty = slices.Contains(l.GetSlice(), "")
+		}
+		if empty && err == nil && !slices.Contains(mayBeEmpty, flag.Name) {
+			err = usage("--"+flag.Name+" is empty", "it would not be what its absence is; a variable in it may not be set", fixWith+"--"+flag.Name+" VALUE")
+		}
+	})
+	return err
 }
 
 // flags is a command's flag set with what its flags complete to.

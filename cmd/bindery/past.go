@@ -18,7 +18,7 @@ import (
 )
 
 // pastVerbs are what can be read as of a moment.
-var pastVerbs = []string{"list", "show", "holders", "status", "explain", "history"}
+var pastVerbs = []string{"list", "show", "holders", "status", "explain", "history", "log"}
 
 // checkAsOf refuses --as-of where nothing is read as of a moment.
 func (c *cli) checkAsOf(cmd *cobra.Command) error {
@@ -51,10 +51,17 @@ func (c *cli) askPast(ctx context.Context, s *session, q commands.Query) (json.R
 	var of struct {
 		AsOf service.Moment `json:"as_of"`
 	}
-	if err := json.Unmarshal(data, &of); err == nil && of.AsOf.Seq != 0 && !c.ui.machine() {
-		c.ui.note("as of " + atSeq(of.AsOf.Seq) + ", " + of.AsOf.Time.UTC().Format(time.RFC3339))
+	if err := json.Unmarshal(data, &of); err == nil && of.AsOf.Seq != 0 {
+		c.sayAsOf(of.AsOf)
 	}
 	return data, nil
+}
+
+// sayAsOf says to people which moment an answer is of.
+func (c *cli) sayAsOf(m service.Moment) {
+	if !c.ui.machine() {
+		c.ui.note("as of " + atSeq(m.Seq) + ", " + m.Time.UTC().Format(time.RFC3339))
+	}
 }
 
 // momentsOf reads T1..T2; without T2 it is up to now.

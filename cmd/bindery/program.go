@@ -92,6 +92,9 @@ func (c *cli) command(v verb) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.path = cmd.CommandPath()
+		if err := f.checkEmpty(); err != nil {
+			return err
+		}
 		if err := f.checkRequired(); err != nil {
 			return err
 		}
@@ -179,6 +182,10 @@ func (c *cli) exit(cmd *cobra.Command, err error) int {
 		return commands.ExitDiffers
 	}
 	r := c.refusalOf(cmd, err)
+	if d := c.damaged; d != nil {
+		r = d.instead(r)
+		r.Fix = c.pasteable(r.Fix)
+	}
 	c.errorUI().refusal(c.masked(r))
 	return r.Code.Exit()
 }

@@ -60,6 +60,19 @@ type restored struct {
 }
 
 func (v *restore) run(ctx context.Context, c *cli, args []string) error {
+	n, onServer, err := c.remote()
+	if err != nil {
+		return err
+	}
+	if !v.check && !onServer { // before what takes long, and before what else could be wrong with it
+		dir, err := c.storeDir()
+		if err == nil {
+			err = freeForStore(dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	in, err := v.source(ctx, c, args[0])
 	if err != nil {
 		return err
@@ -68,10 +81,6 @@ func (v *restore) run(ctx context.Context, c *cli, args []string) error {
 	out := restored{SignedBy: []string{}}
 	if v.check {
 		return v.print(c, in.view(out))
-	}
-	n, onServer, err := c.remote()
-	if err != nil {
-		return err
 	}
 	if onServer {
 		out.Server, err = n.URL, v.intoServer(ctx, c, n, in)
@@ -150,7 +159,7 @@ func (v *restore) source(ctx context.Context, c *cli, name string) (*source, err
 	}
 	if err != nil {
 		in.close()
-		return nil, badBackup(name, err)
+		return nil, c.badBackup(name, err)
 	}
 	return in, nil
 }
@@ -220,10 +229,10 @@ func (in *source) signed(b *ledger.BackupReader) error {
 }
 
 // badBackup gives the error about a backup a code.
-func badBackup(name string, err error) error {
+func (c *cli) badBackup(name string, err error) error {
 	var broken *ledger.BackupError
 	if !errors.As(err, &broken) {
 		return err
 	}
-	return refusal(commands.BackupInvalid, name+" is no whole backup", err.Error(), "bindery restore OTHER")
+	return refusal(commands.BackupInvalid, name+" is no whole backup", err.Error(), "bindery "+quoteAll(otherwise(shown(c.args), name, "OTHER")))
 }

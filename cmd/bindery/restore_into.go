@@ -32,6 +32,15 @@ func notRestoring(dir string) error {
 		"bindery restore FILE --store "+quote(whole))
 }
 
+// notRestored refuses a place that a restore, which was not finished, has begun to fill.
+func notRestored(dir string) error {
+	if _, err := os.Lstat(restoringDir(dir)); err != nil {
+		return nil
+	}
+	return refusal(commands.LedgerMissing, "a restore into "+dir+" was not finished", "it is in "+restoringDir(dir)+", and goes on by the same command; or remove that",
+		"bindery restore FILE --store "+quote(dir))
+}
+
 // into restores a backup over a connection, with a bar.
 func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) error {
 	b := &bar{ui: c.ui, what: "restoring", total: int(in.b.Head().Seq)}
@@ -50,7 +59,7 @@ func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) e
 	if err != nil && ctx.Err() != nil {
 		return refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", at), "what is there does not count as a ledger", "bindery "+quoteAll(shown(c.args)))
 	}
-	return badBackup(in.name, err)
+	return c.badBackup(in.name, err)
 }
 
 // intoServer restores into a new stream.

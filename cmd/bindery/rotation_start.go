@@ -21,8 +21,6 @@ type rotationStart struct {
 	provider, binding, provision, node string
 	deadline, issuedBefore             string
 	urgent, supersede                  bool
-
-	hasIssuedBefore func() bool // an empty one does not stand for everything
 }
 
 func (*rotationStart) help() *cobra.Command {
@@ -59,7 +57,6 @@ func (v *rotationStart) flags(f *flags) {
 	f.cmd.MarkFlagsOneRequired("provider", "binding", "provision")
 	f.cmd.MarkFlagsMutuallyExclusive("provider", "binding", "provision")
 	f.cmd.MarkFlagsRequiredTogether("provision", "node")
-	v.hasIssuedBefore = func() bool { return f.Changed("issued-before") }
 }
 
 // rotationStarted is the answer to a start: whom it is about beside what was
@@ -116,13 +113,10 @@ func (v *rotationStart) start(ctx context.Context, s *session, req commands.Requ
 // before is the sequence that --issued-before means: that of the first event at
 // or after it, and the next one where there is none. 0: it was not given.
 func (v *rotationStart) before(ctx context.Context, s *session, id events.ID) (uint64, error) {
-	if !v.hasIssuedBefore() {
+	if v.issuedBefore == "" {
 		return 0, nil
 	}
 	const fix = fixWith + "--issued-before 90d"
-	if v.issuedBefore == "" {
-		return 0, usage("--issued-before is empty", "it would be a rotation of all", fix)
-	}
 	// The same command id means the same time ago, whenever it is repeated.
 	now := time.UnixMilli(id.Milli()).UTC()
 	q, err := logFrom(v.issuedBefore, now, fix)

@@ -50,6 +50,9 @@ type statusView = projections.StatusView
 
 func (v *status) run(ctx context.Context, c *cli, _ []string) error {
 	if v.diff != "" {
+		if c.globals.asOf != "" {
+			return usage("--diff is given, and --as-of", "a difference is between two moments of its own: T1..T2", fixWithout+"--as-of")
+		}
 		return c.printDiff(ctx, v.diff)
 	}
 	data, err := c.ask(ctx, commands.Status{})

@@ -35,7 +35,7 @@ func (s *Service) log(q LogQuery) (LogPage, error) {
 	}
 	evs, err := s.read(first, last)
 	if err != nil {
-		return page, err
+		return page, missingInside(err)
 	}
 	s.state.View(func(st *projections.State) {
 		for i := range evs {
@@ -78,6 +78,16 @@ func (s *Service) read(first, last uint64) ([]read, error) {
 		out = append(out, read{e, records[i].Data})
 	}
 	return out, nil
+}
+
+// missingInside makes a message that is not there, up to where the ledger is, what it
+// is: damage.
+func missingInside(err error) error {
+	var none *ledger.NotFoundError
+	if errors.As(err, &none) {
+		return &ledger.DamageError{Seq: none.Seq, Why: "no message is there"}
+	}
+	return err
 }
 
 func item(st *projections.State, e *events.Event, data []byte) LogItem {
@@ -155,7 +165,7 @@ func (s *Service) findEvent(text string, head uint64) (uint64, error) {
 	for ; first <= head; first += MaxLogPage {
 		evs, err := s.read(first, min(head, first+MaxLogPage-1))
 		if err != nil {
-			return 0, err
+			return 0, missingInside(err)
 		}
 		for i := range evs {
 			if evs[i].ID == id {

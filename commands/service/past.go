@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,13 +107,25 @@ func askPast(st *projections.State, m QueryMessage) (any, uint64, error) {
 	}
 	v, err := commands.Answer(st, q, st.Time)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, asOf(err, Moment{st.Seq, st.Time})
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, 0, err
 	}
 	return withMoment(data, Moment{st.Seq, st.Time}), st.Seq, nil
+}
+
+// asOf says of a refusal as of which moment it is: that of the last command that was
+// whole then, which may lie far before the sequence that was asked for.
+func asOf(err error, at Moment) error {
+	var r *commands.Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	out := *r
+	out.Why = strings.TrimPrefix(fmt.Sprintf("%s; this is as of sequence %d, %s", out.Why, at.Seq, at.Time.UTC().Format(time.RFC3339)), "; ")
+	return &out
 }
 
 // withMoment adds the moment to an answer that is an object.

@@ -396,7 +396,8 @@ func AsRefusal(err error) *commands.Refusal {
 	case errors.As(err, &newer):
 		out.Code, out.Fix = commands.NewerLedger, "use the version of bindery that wrote the ledger, or a later one"
 	case errors.As(err, &damage):
-		out.Code, out.Fix = commands.LedgerDamaged, "restore the store from a backup"
+		out.Code, out.Fix = commands.LedgerDamaged, "bindery audit verify"
+		out.Why = "it came up while the ledger was read; audit verify tells up to where it is sound, and how to go on"
 	case errors.As(err, &config):
 		out.Code, out.Fix = commands.LedgerDamaged, "nats stream edit "+config.Stream
 	case errors.As(err, &missing):
