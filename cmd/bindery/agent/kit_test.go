@@ -61,7 +61,7 @@ type world struct {
 }
 
 // patience bounds everything that is waited for. It is no measure.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 var (
 	ids   = handler.NewIDs(time.Now)
