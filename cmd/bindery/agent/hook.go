@@ -58,7 +58,7 @@ func (h *hooks) find(side string, names ...string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("the hook %s cannot be used: %w", file, bare(err))
 		}
-		if err := h.trust(side, file, info); err != nil {
+		if err := h.trust(file, info); err != nil {
 			return "", err
 		}
 		return filepath.Join(h.path, filepath.FromSlash(file)), nil
@@ -67,7 +67,7 @@ func (h *hooks) find(side string, names ...string) (string, error) {
 }
 
 // trust reports whether nobody but root and this user could have written a hook.
-func (h *hooks) trust(side, file string, info fs.FileInfo) error {
+func (h *hooks) trust(file string, info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("the hook %s is no file", file)
@@ -77,7 +77,11 @@ func (h *hooks) trust(side, file string, info fs.FileInfo) error {
 	if err := trusted(file, info); err != nil {
 		return err
 	}
-	for _, dir := range []string{".", side} {
+	dirs, err := h.above(file)
+	if err != nil {
+		return fmt.Errorf("the hook %s cannot be used: %w", file, err)
+	}
+	for _, dir := range dirs {
 		info, err := h.root.Stat(dir)
 		if err != nil {
 			return fmt.Errorf("the directory of the hook %s cannot be read", file)
@@ -87,6 +91,23 @@ func (h *hooks) trust(side, file string, info fs.FileInfo) error {
 		}
 	}
 	return nil
+}
+
+// above are the directories that a hook lies in, and where it is a link those that
+// what it leads to lies in: who can write one of them can put another hook there.
+func (h *hooks) above(file string) ([]string, error) {
+	out := []string{"."}
+	for range 10 { // links that lead on
+		for dir := path.Dir(file); dir != "." && dir != "/"; dir = path.Dir(dir) {
+			out = append(out, dir)
+		}
+		to, err := h.root.Readlink(file)
+		if err != nil {
+			return out, nil // it is none
+		}
+		file = path.Join(path.Dir(file), filepath.ToSlash(to))
+	}
+	return nil, errors.New("too many links")
 }
 
 func trusted(what string, info fs.FileInfo) error {

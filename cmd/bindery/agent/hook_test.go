@@ -231,6 +231,35 @@ func TestFindHook(t *testing.T) {
 	})
 }
 
+// A hook that is a link is what it leads to: whoever can write there can write the hook.
+func TestHookThatIsALink(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.Mkdir(in("provider"), 0o755), os.Mkdir(in("lib"), 0o755), os.Mkdir(in("mid"), 0o755), os.WriteFile(in("lib/toy"), nil, 0o755),
+		os.Symlink("../mid/toy", in("provider/toy")), os.Symlink("../lib/toy", in("mid/toy"))); err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHooks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.root.Close()
+	if _, err := h.find("provider", "toy"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"lib", "mid"} {
+		if err := os.Chmod(in(name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.find("provider", "toy"); err == nil || !strings.Contains(err.Error(), "others can write") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.Chmod(in(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Delays double, up to five minutes, and are never none.
 func TestBackOff(t *testing.T) {
 	for n := 1; n < 100; n++ {
