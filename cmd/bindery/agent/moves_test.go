@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bindery/commands"
+	"bindery/projections"
 )
 
 // A provider that moves while an ask is begun is the new node's agent's. The one it
@@ -125,4 +127,33 @@ fi
 	if err := chosen(2); err == nil {
 		t.Error("it is said to be gone")
 	}
+}
+
+// A secret that is in use stays where its consumer has it from, also while documents are
+// missing and its provider is on another node by then: the ledger says that it is in use.
+func TestSecretStaysWhileDocumentsAreMissing(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec("alpha")
+	a := w.agent(s)
+	w.start(a)
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha"})
+	w.eventually("it runs", func() error { return w.exact("alpha") })
+	w.do(commands.RelocateProvider{Provider: "toy", To: "beta", Endpoint: "beta.home.arpa:1"})
+	w.eventually("it follows", func() error { return w.settled() })
+	var key string
+	w.h.View(func(s *projections.State) {
+		d := s.BindingDocument(1)
+		key = d.Key()
+	})
+	secrets, err := filepath.Glob(filepath.Join(s.Root, dirSecrets, "*", "*"))
+	if err != nil || len(secrets) != 1 {
+		t.Fatalf("%v, %v", secrets, err)
+	}
+	a.sawBinding(entry{key: key}) // as a bucket in memory is listed after a restart
+	time.Sleep(time.Second)
+	if _, err := os.Stat(secrets[0]); err != nil {
+		t.Errorf("the secret in use: %v", err)
+	}
+	w.do(commands.RelocateProvider{Provider: "toy", To: "beta", Endpoint: "beta.home.arpa:2"})
+	w.eventually("it follows again", func() error { return w.settled() })
 }
