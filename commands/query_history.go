@@ -59,6 +59,13 @@ func (q ResolveTrace) Answer(s *projections.State, _ time.Time) (any, error) {
 	if q.Noun == "" || q.Noun == "binding" {
 		all, err := f.everyBinding(q.Named)
 		if err != nil {
+			// Of an assignment that was renamed the former name means it, too.
+			name, slot, _ := strings.Cut(q.Named, "/")
+			if id := s.LastBearer(events.EntityAssignment, name); !id.IsZero() {
+				all, _ = f.everyBinding(s.NameOf(id) + "/" + slot)
+			}
+		}
+		if len(all) == 0 {
 			return nil, err
 		}
 		v.Noun, v.Name = "binding", f.SlotPath(f.Binding(all[0]))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,6 +76,10 @@ func (v *history) run(ctx context.Context, c *cli, args []string) error {
 		t, err := read[commands.TraceView](ctx, limited{c, s}, q)
 		if err != nil {
 			return err
+		}
+		byName := strings.ToUpper(q.Named) != q.Named // ids are in upper case
+		if t.Name != q.Named && byName && !c.ui.machine() {
+			c.ui.note(q.Named + " is " + t.Name + " now: this is its history")
 		}
 		all = historyAnswer{Of: t.Noun, Name: t.Name, IDs: t.IDs, Items: []historyItem{}}
 		return v.trace(ctx, c, s, t.Seq, &all)
