@@ -34,8 +34,9 @@ func wideStore(t *testing.T) *cli {
 }
 
 // killedUntil runs a command again and again and kills it after a while that gets
-// longer, until it comes to its end by itself. It returns how often it was killed.
-func (c *cli) killedUntil(t *testing.T, look func(), args ...string) int {
+// longer, until it comes to its end by itself, or look says that it was killed when all
+// was done. It returns how often it was killed.
+func (c *cli) killedUntil(t *testing.T, look func() (done bool), args ...string) int {
 	t.Helper()
 	for kills := 0; ; kills++ {
 		cmd := c.command(t.Context(), args...)
@@ -54,7 +55,9 @@ func (c *cli) killedUntil(t *testing.T, look func(), args ...string) int {
 		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 			t.Fatalf("after %d kills: %v: %s", kills, err, &errs)
 		}
-		look()
+		if look() {
+			return kills + 1
+		}
 	}
 }
 
@@ -68,20 +71,21 @@ func TestBackupAndRestoreKilled(t *testing.T) {
 	c.must(t, "backup", whole)
 	want := contents(t, whole)
 	exists := func(path string) bool { _, err := os.Stat(path); return !errors.Is(err, os.ErrNotExist) }
-	kills := c.killedUntil(t, func() {
+	kills := c.killedUntil(t, func() bool {
 		if exists(file) && !bytes.Equal(contents(t, file), want) {
 			t.Fatal("a part of a backup has its name")
 		}
+		return exists(file)
 	}, "backup", file)
 	if !bytes.Equal(contents(t, file), want) {
 		t.Fatalf("after %d kills it is another backup", kills)
 	}
 	to := *c
 	to.store = filepath.Join(dir, "restored")
-	again := to.killedUntil(t, func() {
+	again := to.killedUntil(t, func() bool {
 		if exists(to.store) {
 			to.must(t, "audit", "verify")
-			return
+			return true
 		}
 		if r := to.run(t, "status"); r.code != 5 {
 			t.Fatalf("a part of a restore is a store: exit code %d: %s", r.code, r.stderr)
@@ -96,6 +100,7 @@ func TestBackupAndRestoreKilled(t *testing.T) {
 		part := to
 		part.store += ".restoring"
 		part.refused(t, "ledger_missing", 5, "node", "register", "intruder")
+		return false
 	}, "restore", whole)
 	t.Logf("%d bytes; killed %d times, and %d times", len(want), kills, again)
 	second := filepath.Join(dir, "second.jsonl")

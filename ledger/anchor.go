@@ -131,8 +131,9 @@ func (e *AnchorError) Error() string { return fmt.Sprintf("reading the anchor %q
 func (e *AnchorError) Unwrap() error { return e.Err }
 
 // At returns the anchor that was last written of a store in the directory path;
-// ok is false where there is none. Of several the newest counts. The error is an
-// *AnchorError where none is found, and a file that may be one cannot be read.
+// ok is false where there is none. Of several the newest counts. An
+// *AnchorError comes beside what was found: a file that may be a newer one of that
+// store cannot be read.
 func (s Anchors) At(path string) (newest Anchor, ok bool, err error) {
 	entries, err := os.ReadDir(s.Dir)
 	if isNone(err) {
@@ -160,10 +161,7 @@ func (s Anchors) At(path string) (newest Anchor, ok bool, err error) {
 			newest, ok = a, true
 		}
 	}
-	if !ok {
-		return newest, false, bad
-	}
-	return newest, ok, nil
+	return newest, ok, bad
 }
 
 // Save puts a in the place of the anchor that was there: when it returns nil, the
