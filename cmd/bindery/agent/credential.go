@@ -127,11 +127,18 @@ func (c *credential) rename(ctx context.Context) error {
 		return err
 	}
 	c.r.Ref, c.r.Sealed = c.r.Ref+ownName, nil
-	return nil
+	return c.keep()
 }
 
 // ownName ends the names of secrets with a login name that the hook has chosen.
 const ownName = "-own"
+
+// isChosen reports whether the document's reference, if an agent made it, tells of a
+// login name that a hook has chosen.
+func (c *credential) isChosen() bool {
+	_, rest, _ := strings.Cut(c.d.SecretRef, ":")
+	return strings.HasPrefix(rest, c.r.Input.Binding+"/"+credentialName(c.d.Generation, c.d.Tag)+"-") && strings.HasSuffix(rest, ownName)
+}
 
 // errWhose says that a login name is not known here.
 var errWhose = errors.New("its login name was chosen by the hook on the node where it was issued, and is not known here: end it at the service, then bindery credential revoked or write-off")
@@ -187,7 +194,7 @@ func (c *credential) revoke(ctx context.Context) error {
 		return nil // the document is an old one
 	}
 	if c.r.Revoke != stepDone {
-		if strings.HasSuffix(c.d.SecretRef, ownName) && c.r.userName() == c.a.inputOf(c.d).Username {
+		if c.isChosen() && c.r.userName() == c.a.inputOf(c.d).Username {
 			return c.fail(ctx, errWhose)
 		}
 		c.attempt(actionRevoke)
