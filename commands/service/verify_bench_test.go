@@ -2,6 +2,7 @@ package service
 
 import (
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -26,6 +27,7 @@ func BenchmarkVerify(b *testing.B) {
 	b.ResetTimer()
 	for range b.N {
 		x.compare(int(last), func() { x.bare(last) }, func() {
+			defer debug.SetGCPercent(debug.SetGCPercent(300)) // as the command does
 			s := projections.New()
 			done, err := x.log.Verify(b.Context(), ledger.Verifying{To: last, Each: func(evs []events.Event) error { return s.ApplyCommand(evs) }})
 			check(b, err)
