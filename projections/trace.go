@@ -78,16 +78,15 @@ func (t *Trace) about(b BindingRef, e *events.Event) bool {
 // changed reports whether an event is about a binding, about its assignment, or has
 // changed its documents from afar: a provider that moved, a name, a rotation.
 func (t *Trace) changed(id events.ID, r BindingRef, e *events.Event, near, elsewhere bool) bool {
-	if t.rotates(r, e) {
-		return true // its documents may not tell: an ask may have been open before
-	}
+	// Of a rotation its documents may not tell: an ask may have been open before.
+	rotated := t.rotates(r, e)
 	if !near && !elsewhere {
-		return false
+		return rotated
 	}
 	was := t.docs[id]
 	now := t.s.contents(r)
 	t.docs[id] = now
-	if t.about(r, e) {
+	if rotated || t.about(r, e) {
 		return true
 	}
 	if e.Entity == t.s.Assignment(t.s.Binding(r).Assignment).ID {
