@@ -154,3 +154,23 @@ func TestTrialRestore(t *testing.T) {
 	c.must(t, "node", "register", "afterwards")
 	c.must(t, "audit", "verify")
 }
+
+// An output that takes no more is told of as that, and not as a fault of the program.
+func TestOutputCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	c := smallStore(t)
+	for _, args := range [][]string{{"backup"}, {"status"}, {"node", "list", "-o", "json"}} {
+		cmd := c.command(t.Context(), args...)
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &errs
+		_ = cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != 7 || !strings.Contains(errs.String(), "store_unusable") {
+			t.Errorf("%v: exit code %d: %s", args, code, &errs)
+		}
+	}
+}

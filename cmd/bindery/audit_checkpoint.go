@@ -54,7 +54,7 @@ func (v *auditCheckpoint) run(ctx context.Context, c *cli, _ []string) error {
 		if err != nil {
 			return err
 		}
-		done, err := c.verified(ctx, s.log, ledger.Verifying{To: last}, &snapshotsHeld{}, nil, "verifying before it is signed")
+		done, err := c.verified(ctx, s.log, ledger.Verifying{To: last}, &snapshotsHeld{}, func([]events.Event) {}, "verifying before it is signed")
 		cp = ledger.Checkpoint{Mesh: done.Last.Mesh, MeshName: s.mesh, Seq: done.Last.Seq, Chain: done.Last.Chain}
 		return stoppedReading(ctx, err, done.Last.Seq, "bindery audit checkpoint --key "+quote(v.key))
 	})

@@ -32,9 +32,9 @@ func (*auditVerify) help() *cobra.Command {
 commands and the state against it. What was edited, taken out, put in or reordered is found, and its first
 sequence is said (exit code 9). So is the first message that somebody else put into the stream: it is skipped
 and changes nothing, but who can do that should not. Those before a checkpoint that is held against the log
-were there when it was signed, and are only counted. Events that were cut off at the end, and a log that was written anew as a
-whole, are found against a checkpoint that was signed earlier and kept elsewhere. It writes nothing, and
-may be stopped and begun again.`,
+were there when it was signed, and are only counted. Events that were cut off at the end, and a log that
+was written anew as a whole, are found against a checkpoint that was signed earlier and kept elsewhere. It
+writes nothing, and may be stopped and begun again.`,
 	}
 }
 
@@ -122,9 +122,11 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	if err != nil {
 		return 0, err
 	}
-	see := func(e *events.Event) {
-		if p, ok := e.Data.(*events.MeshRecovered); ok {
-			view.Recoveries = append(view.Recoveries, recoveryView{Seq: e.Seq, FoundSeq: p.FoundSeq, LostSeq: p.AnchorSeq})
+	see := func(evs []events.Event) {
+		for i := range evs {
+			if p, ok := evs[i].Data.(*events.MeshRecovered); ok {
+				view.Recoveries = append(view.Recoveries, recoveryView{Seq: evs[i].Seq, FoundSeq: p.FoundSeq, LostSeq: p.AnchorSeq})
+			}
 		}
 	}
 	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, held, see, "verifying")
@@ -175,7 +177,7 @@ func (s *session) firstDamage(err error) error {
 const verifyGC = 300
 
 // verified verifies a log and folds it, with a bar, and holds snapshots against it.
-func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, held *snapshotsHeld, see func(*events.Event), what string) (ledger.Verified, error) {
+func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying, held *snapshotsHeld, see func([]events.Event), what string) (ledger.Verified, error) {
 	b := &bar{ui: c.ui, what: what, total: int(v.To - v.From.Seq)}
 	b.start()
 	defer b.stop()
@@ -191,11 +193,7 @@ func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying,
 			}
 			return err
 		}
-		for i := range evs {
-			if see != nil {
-				see(&evs[i])
-			}
-		}
+		see(evs)
 		b.at(int(state.Seq), "nothing wrong so far")
 		return held.reach(state)
 	}

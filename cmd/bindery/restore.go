@@ -64,9 +64,9 @@ func (v *restore) run(ctx context.Context, c *cli, args []string) error {
 	if err != nil {
 		return err
 	}
+	var dir string
 	if !v.check && !onServer { // before what takes long, and before what else could be wrong with it
-		dir, err := c.storeDir()
-		if err == nil {
+		if dir, err = c.storeDir(); err == nil {
 			err = freeForStore(dir)
 		}
 		if err != nil {
@@ -84,8 +84,8 @@ func (v *restore) run(ctx context.Context, c *cli, args []string) error {
 	}
 	if onServer {
 		out.Server, err = n.URL, v.intoServer(ctx, c, n, in)
-	} else if out.Store, err = c.storeDir(); err == nil {
-		err = v.intoStore(ctx, c, out.Store, in)
+	} else {
+		out.Store, err = dir, v.intoStore(ctx, c, dir, in)
 	}
 	if err != nil {
 		return err

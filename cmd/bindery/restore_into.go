@@ -80,12 +80,9 @@ func (v *restore) intoServer(ctx context.Context, c *cli, n natsContext, in *sou
 	return err
 }
 
-// intoStore restores into a store that is not there yet: it grows beside its place
+// intoStore restores into a free place (see freeForStore): a store grows beside it
 // and gets its name when it is whole.
 func (v *restore) intoStore(ctx context.Context, c *cli, dir string, in *source) error {
-	if err := freeForStore(dir); err != nil {
-		return err
-	}
 	grows := restoringDir(dir)
 	if err := os.MkdirAll(grows, 0o700); err != nil {
 		return storeError(grows, err)

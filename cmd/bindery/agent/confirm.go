@@ -41,9 +41,8 @@ func (a *Agent) nodeName(ctx context.Context) (string, error) {
 	return node.Name, nil
 }
 
-// slotsOf asks which slots of an assignment are served on this node; none where it
-// is over or elsewhere.
-func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error) {
+// assignmentHere asks for an assignment; nil where it is over or elsewhere.
+func (a *Agent) assignmentHere(ctx context.Context, id string) (*projections.AssignmentView, error) {
 	name, err := a.nodeName(ctx)
 	if err != nil {
 		return nil, err
@@ -57,6 +56,16 @@ func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error)
 		return nil, fmt.Errorf("%w: %w", errNotSaid, err)
 	case v.State == "ended" || v.Node != name:
 		return nil, nil
+	}
+	return &v, nil
+}
+
+// slotsOf asks which slots of an assignment are served on this node; none where it
+// is over or elsewhere.
+func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error) {
+	v, err := a.assignmentHere(ctx, id)
+	if v == nil {
+		return nil, err
 	}
 	out := map[string]bool{}
 	for _, b := range v.Bindings {
@@ -73,16 +82,8 @@ func (a *Agent) usesHere(ctx context.Context, in *hookInput, ref string) (bool, 
 	if ref == "" {
 		return false, nil
 	}
-	var v projections.AssignmentView
-	err := a.cfg.Ledger.Ask(ctx, commands.ShowAssignment{Assignment: in.AssignmentID}, &v)
-	switch {
-	case isNone(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("%w: %w", errNotSaid, err)
-	}
-	name, err := a.nodeName(ctx)
-	if err != nil || v.State == "ended" || v.Node != name {
+	v, err := a.assignmentHere(ctx, in.AssignmentID)
+	if v == nil {
 		return false, err
 	}
 	return slices.ContainsFunc(v.Bindings, func(b projections.BindingView) bool { return b.Use.SecretRef == ref }), nil

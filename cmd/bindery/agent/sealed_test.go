@@ -164,14 +164,21 @@ func (w *world) put(key string, value []byte) {
 	})
 }
 
-// sealed are the keys of all sealed secrets.
-func (w *world) sealed() (out []string) {
+// jetstream is a connection to the server; the caller closes it.
+func (w *world) jetstream() jetstream.JetStream {
 	w.t.Helper()
 	nc, err := w.srv.Connect()
 	w.must(err)
-	defer nc.Close()
 	js, err := jetstream.New(nc)
 	w.must(err)
+	return js
+}
+
+// sealed are the keys of all sealed secrets.
+func (w *world) sealed() (out []string) {
+	w.t.Helper()
+	js := w.jetstream()
+	defer js.Conn().Close()
 	kv, err := js.KeyValue(w.t.Context(), readmodel.Sealed(testMesh))
 	w.must(err)
 	keys, err := kv.ListKeys(w.t.Context())
@@ -188,11 +195,8 @@ func (w *world) sealed() (out []string) {
 // ledger or in a bucket.
 func (w *world) nothingInTheStream() {
 	w.t.Helper()
-	nc, err := w.srv.Connect()
-	w.must(err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	w.must(err)
+	js := w.jetstream()
+	defer js.Conn().Close()
 	n := 0
 	for name := range js.StreamNames(w.t.Context()).Name() {
 		c, err := js.OrderedConsumer(w.t.Context(), name, jetstream.OrderedConsumerConfig{})
@@ -252,11 +256,8 @@ func TestSealedBucketIsLost(t *testing.T) {
 // purge deletes all keys of the bucket of sealed secrets, without a trace.
 func (w *world) purge() {
 	w.t.Helper()
-	nc, err := w.srv.Connect()
-	w.must(err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	w.must(err)
+	js := w.jetstream()
+	defer js.Conn().Close()
 	s, err := js.Stream(w.t.Context(), "KV_"+readmodel.Sealed(testMesh))
 	w.must(err)
 	w.must(s.Purge(w.t.Context()))
