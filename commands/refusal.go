@@ -65,6 +65,7 @@ const (
 	OutcomeUnknown      Code = "outcome_unknown"
 	TooLarge            Code = "too_large"
 	WrongMesh           Code = "wrong_mesh"
+	LedgerExposed       Code = "ledger_exposed"
 	ManifestInvalid     Code = "manifest_invalid"
 	ManifestConflict    Code = "manifest_conflict"
 	DuplicateDefault    Code = "duplicate_default"

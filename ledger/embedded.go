@@ -39,8 +39,9 @@ type EmbeddedConfig struct {
 	Listen bool
 	Host   string
 	Port   int // -1: any
-	// Users are who may connect, beside this process itself; nil: whoever
-	// reaches the server, with all rights.
+	// Users are who may connect to the ledger's own account, beside this process
+	// itself; nil: whoever reaches the server, with all rights. Everybody else is
+	// a guest (SetGuests).
 	Users []User
 	// TLS is what connections over the network are secured with; nil: nothing.
 	TLS *tls.Config
@@ -53,8 +54,8 @@ type EmbeddedConfig struct {
 type Embedded struct {
 	srv  *server.Server
 	log  *serverLog
-	self *Key // this process's own, where users log in
-	opts *server.Options
+	self *Key  // this process's own, where users log in
+	gate *gate // nil: whoever reaches the server is let in
 
 	synced bool // it fsyncs before it acknowledges
 }
@@ -82,13 +83,14 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		DisableJetStreamBanner: true,
 	}
 	var self *Key
+	var gate *gate
 	if cfg.Users != nil {
 		key, err := NewKey()
 		if err != nil {
 			return nil, err
 		}
-		self = &key
-		opts.Nkeys = nkeyUsers(append([]User{{Key: key.Public}}, cfg.Users...))
+		self, gate = &key, newGate(append([]User{{Key: key.Public}}, cfg.Users...))
+		opts.CustomClientAuthentication, opts.AlwaysEnableNonce, opts.MaxSubs = gate, true, maxSubscriptions
 	}
 	if cfg.TLS != nil {
 		opts.TLSConfig, opts.TLS, opts.TLSTimeout = cfg.TLS, true, tlsTimeout
@@ -97,13 +99,11 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	if cfg.Adjust != nil {
 		cfg.Adjust(opts)
 	}
-	port := opts.Port // -1 becomes 0 in there, and 0 the default one when options are set anew
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", cfg.Dir, err)
 	}
-	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self, synced: opts.SyncAlways, opts: opts.Clone()}
-	e.opts.Port = port
+	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self, gate: gate, synced: opts.SyncAlways}
 	srv.SetLoggerV2(e.log, false, false, false)
 	started := make(chan struct{})
 	go func() {

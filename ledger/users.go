@@ -1,57 +1,51 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 )
 
-// User may connect to a listening server, and do there what its subjects allow.
+// User is a user in the ledger's own account: the process itself, and what answers
+// for it. Nobody else is let in there.
 type User struct {
 	Key       string   // public nkey, U…
 	Publish   []string // subjects it may publish to; nil: all
 	Subscribe []string // subjects it may listen on; nil: all
 }
 
-// nkeyUsers are users as the server knows them. Whoever may not publish
-// somewhere may answer nowhere, either.
-func nkeyUsers(users []User) []*server.NkeyUser {
-	out := make([]*server.NkeyUser, 0, len(users))
-	for _, u := range users {
-		n := &server.NkeyUser{Nkey: u.Key}
-		if u.Publish != nil || u.Subscribe != nil {
-			n.Permissions = &server.Permissions{Publish: permission(u.Publish), Subscribe: permission(u.Subscribe)}
-		}
-		out = append(out, n)
-	}
-	return out
+// Guest is a user in an account of its own, which nobody else enters and in which
+// nothing is stored. What crosses between that account and the ledger's is listed
+// here; nothing else does. So what a guest sends reaches no subject of the ledger's
+// account but those of Sends, and no answer the server itself gives (an error, a
+// trace, what somebody else stored) leaves the guest's account.
+type Guest struct {
+	Key   string     // public nkey, U…; its account has the same name
+	Sends []Crossing // what it may publish
+	Hears string     // what it may listen on: subjects of the same name in the ledger's account
 }
 
-// SetUsers changes who may connect, beside this process itself, while the server
-// runs: connections of those who no longer may are closed.
-func (e *Embedded) SetUsers(users []User) error {
-	if e.self == nil {
-		return errors.New("the server lets in whoever reaches it")
+// Crossing is a subject that a guest publishes to, and what it is called in the
+// ledger's account. There it names the guest's key, which so is proven by the server.
+type Crossing struct{ From, To string }
+
+// permissions are a user's rights as the server knows them. Whoever may not publish
+// somewhere may answer nowhere, either.
+func (u *User) permissions() *server.Permissions {
+	if u.Publish == nil && u.Subscribe == nil {
+		return nil
 	}
-	opts := e.opts.Clone()
-	if at, ok := e.srv.Addr().(*net.TCPAddr); ok {
-		opts.Port = at.Port // what was asked for may have been any
+	return &server.Permissions{Publish: permission(u.Publish), Subscribe: permission(u.Subscribe)}
+}
+
+func (g *Guest) permissions() *server.Permissions {
+	var publish []string
+	for _, c := range g.Sends {
+		publish = append(publish, c.From)
 	}
-	opts.Nkeys = nkeyUsers(append([]User{{Key: e.self.Public}}, users...))
-	if err := e.srv.ReloadOptions(opts); err != nil {
-		return fmt.Errorf("changing who may connect: %w", err)
-	}
-	// The server makes it whenever options are set anew, and puts nothing in it
-	// (server/ocsp.go, setupOCSPStapleStoreDir).
-	_ = os.Remove(filepath.Join(opts.StoreDir, "ocsp"))
-	e.opts = opts
-	return nil
+	return &server.Permissions{Publish: permission(publish), Subscribe: permission([]string{g.Hears})}
 }
 
 func permission(subjects []string) *server.SubjectPermission {

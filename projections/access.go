@@ -2,6 +2,7 @@ package projections
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -111,6 +112,12 @@ func (s *State) GrantView(r GrantRef) GrantView {
 	}
 	return v
 }
+
+// GrantedKeys are the keys of the grants that stand, sorted.
+func (s *State) GrantedKeys() []string { return slices.Sorted(maps.Keys(s.grantKeys)) }
+
+// GrantsStamp is another one after each grant and each revocation.
+func (s *State) GrantsStamp() [2]int { return [2]int{s.grants.len(), len(s.grantKeys)} }
 
 // ListGrants lists the grants that stand, by name.
 func (s *State) ListGrants() List[GrantView] {

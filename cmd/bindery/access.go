@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
-	"bindery/commands/service"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -192,62 +191,4 @@ func (*accessKeygen) run(_ context.Context, c *cli, args []string) error {
 	}
 	_, err = fmt.Fprintln(c.streams.Out, key.Public)
 	return err
-}
-
-type accessPermissions struct{}
-
-func (*accessPermissions) help() *cobra.Command {
-	return &cobra.Command{
-		Use:     "permissions NAME",
-		Example: "  bindery access permissions on-beta",
-		Short:   "Print what a NATS server must allow a grant",
-		Long: `Prints the user of a grant as the configuration of a NATS server has it, for a server that is not
-bindery's own: it may ask, hear its own answers, and watch what its role may see. It goes into the users of the account
-that the ledger is in; reload the server then, and after a revocation.`,
-	}
-}
-
-func (*accessPermissions) flags(f *flags) { f.args(grantNames) }
-
-func (*accessPermissions) run(ctx context.Context, c *cli, args []string) error {
-	data, err := c.ask(ctx, commands.ListAccess{})
-	if err != nil {
-		return err
-	}
-	var all projections.List[grantView]
-	if err := json.Unmarshal(data, &all); err != nil {
-		return fmt.Errorf("reading an answer: %w", err)
-	}
-	names := make([]string, 0, len(all.Items))
-	for _, g := range all.Items {
-		if g.Name == args[0] {
-			_, err := fmt.Fprint(c.streams.Out, permissionsOf(callerOf(all.Mesh, g), g.Name))
-			return err
-		}
-		names = append(names, g.Name)
-	}
-	r := refusal(commands.AccessNotFound, fmt.Sprintf("no access is called %q", clip(args[0])), "", "bindery access list")
-	for _, n := range commands.Nearest(args[0], names, 3) {
-		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar name"})
-	}
-	return r
-}
-
-// permissionsOf is a grant in the configuration of a NATS server
-// (docs.nats.io, "Authorization").
-func permissionsOf(who service.Caller, name string) string {
-	u := who.User()
-	return fmt.Sprintf("# %s, %s\n{\n  nkey: %s\n  permissions: {\n    publish: [%s]\n    subscribe: [%s]\n  }\n}\n",
-		name, who.Role, u.Key, quoted(u.Publish), quoted(u.Subscribe))
-}
-
-func quoted(subjects []string) string {
-	out := make([]string, len(subjects))
-	for i, s := range subjects {
-		out[i] = fmt.Sprintf("%q", s)
-	}
-	if len(out) == 1 {
-		return out[0]
-	}
-	return "\n      " + strings.Join(out, "\n      ") + "\n    "
 }

@@ -191,16 +191,15 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	}
 	s := &session{isServed: true, several: true, conn: nc}
 	s.later(func() error { nc.Close(); return nil })
-	if s.mesh = cmp.Or(c.globals.mesh, n.Mesh); s.mesh == "" {
-		s.mesh, err = c.meshOn(ctx, nc)
-	}
+	who, err := c.ledgerOn(ctx, nc, n)
 	if err == nil {
+		s.mesh = who.Mesh
 		s.client, err = service.NewClient(nc, s.mesh)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.client.SignWith(key).FailOver()
+	s.client.SignWith(key, who).FailOver()
 	return s, nil
 }
 
@@ -212,20 +211,50 @@ func notReached(url string, err error) error {
 	return refusal(commands.Unreachable, "the server "+url+" is not reached", err.Error(), "nats server check connection --server "+quote(url))
 }
 
-// meshOn is the mesh that says it is served there.
-func (c *cli) meshOn(ctx context.Context, nc *nats.Conn) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(c.globals.timeout, dialTimeout))
+// ledgerOn asks which ledger is served there to the key that logs in. Where an
+// instance is just taking over, it asks again until --timeout is over.
+func (c *cli) ledgerOn(ctx context.Context, nc *nats.Conn, n natsContext) (service.Identity, error) {
+	mesh := cmp.Or(c.globals.mesh, n.Mesh)
+	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 	defer cancel()
-	m, err := nc.RequestWithContext(ctx, "$SRV.INFO.bindery", nil)
-	if err != nil {
-		r := refusal(commands.Unreachable, "nobody on the server says which mesh it serves", err.Error(), "bindery --mesh NAME status")
-		return "", r
+	for {
+		turn, cancel := context.WithTimeout(ctx, dialTimeout)
+		found, err := service.Identities(turn, nc, mesh)
+		cancel()
+		switch {
+		case err == nil && len(found) == 1 && (mesh == "" || found[0].Mesh == mesh):
+			return found[0], nil
+		case err == nil:
+			return service.Identity{}, severalMeshes(mesh, found)
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return service.Identity{}, notServed(n.URL, mesh, nc.LastError())
+		}
 	}
-	var info struct {
-		Metadata map[string]string `json:"metadata"`
+}
+
+// severalMeshes refuses to choose a ledger.
+func severalMeshes(mesh string, found []service.Identity) error {
+	r := refusal(commands.WrongMesh, "the server serves several meshes to this key", "which one is meant is not said", "bindery --mesh "+found[0].Mesh+" status")
+	if mesh != "" {
+		r.Message, r.Why = "the server does not serve mesh "+mesh+" to this key", "it serves another one"
 	}
-	if err := json.Unmarshal(m.Data, &info); err != nil || info.Metadata["mesh"] == "" {
-		return "", refusal(commands.Unreachable, "what serves there says no mesh", "", "bindery --mesh NAME status")
+	for _, who := range found {
+		r.Candidates = append(r.Candidates, commands.Candidate{Name: who.Mesh, Why: "--mesh " + who.Mesh})
 	}
-	return info.Metadata["mesh"], nil
+	return r
+}
+
+// notServed says that nobody answers for a ledger on a server.
+func notServed(url, mesh string, last error) error {
+	if errors.Is(last, nats.ErrPermissionViolation) {
+		return refusal(commands.NotPermitted, "the server "+url+" does not let this key ask", last.Error(), "bindery access permissions")
+	}
+	what := "no bindery serve on " + url + " answers this key"
+	if mesh != "" {
+		what += " for mesh " + mesh
+	}
+	return refusal(commands.Unreachable, what, "none runs there, or the key is not granted access", "bindery access list")
 }

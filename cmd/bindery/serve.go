@@ -171,7 +171,10 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 		return err
 	}
 	by := opening{find: openLog(dir, c.globals.mesh), logger: logger, answering: &responder,
-		door:   service.Door{Signed: true, Local: local.Public},
+		door: service.Door{Signed: true, Local: local.Public, Flooded: func(key string) {
+			logger.Warn("a key sends more than is taken from one, and is kept out for a while", "key", key, "for", turnedAwayFor)
+			s.server.TurnAway(key, turnedAwayFor)
+		}},
 		server: ledger.EmbeddedConfig{Listen: true, Host: host, Port: port, Logger: logger, Users: users}}
 	if about != "" {
 		by.meter = h.metrics
@@ -190,21 +193,19 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	if err != nil {
 		return err
 	}
-	if err := s.keepGrants(append(users, service.LocalUser(s.mesh, local.Public)), logger); err != nil {
+	if err := s.keepGrants(local.Public, logger); err != nil {
 		return err
 	}
-	// After that: the server reads its options without a lock when it makes a stream
-	// (server/stream.go, addStreamWithAssignmentAndMode), while they are set anew.
 	if err := s.keepDocuments(); err != nil {
 		return err
 	}
-	e := endpoint{URL: s.url, Mesh: s.mesh, Seed: seed, PID: os.Getpid(), HTTP: about}
+	e := endpoint{URL: s.url, Identity: s.services[0].Identity(), Seed: seed, PID: os.Getpid(), HTTP: about}
 	v.tellOthers(&e, host, proof)
 	if err := e.leave(dir); err != nil {
 		return refusal(commands.StoreUnusable, "it cannot be said in the store how it is served", err.Error(), "ls -ld "+quote(dir))
 	}
 	s.later(func() error { return withdrawEndpoint(dir) }) // first of all: nobody new comes
-	h.watched.Store(&watched{handler: s.handler, log: s.log, turned: s.turned})
+	h.watched.Store(&watched{handler: s.handler, log: s.log, turned: s.services[0].Turned})
 	logger.Info("serving", "mesh", s.mesh, "store", dir, "url", s.url)
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		logger.Warn("telling systemd", "error", err)

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
+	"time"
 
 	"bindery/commands/service"
 	"bindery/ledger"
@@ -17,30 +17,34 @@ func (s *session) grants() (n int) {
 	return n
 }
 
-// keepGrants lets those connect whom the ledger grants access, beside always, and
-// follows its grants and revocations until the session is closed.
-func (s *session) keepGrants(always []ledger.User, logger *slog.Logger) error {
+// turnedAwayFor is how long a key that floods the server is kept out.
+const turnedAwayFor = 10 * time.Second
+
+// keepGrants lets those connect and be heard whom the ledger grants access, beside
+// always, and follows its grants and revocations until the session is closed.
+func (s *session) keepGrants(always string, logger *slog.Logger) error {
 	ctx, stop := context.WithCancel(context.Background())
-	var now []service.Caller
+	var now [2]int
 	take := func(first bool) error {
-		var granted []service.Caller
-		s.handler.View(func(st *projections.State) {
-			for _, g := range st.ListGrants().Items {
-				granted = append(granted, callerOf(s.mesh, g))
-			}
-		})
-		if !first && slices.Equal(granted, now) {
+		keys, stamp := s.grantedKeys()
+		if !first && stamp == now {
 			return nil
 		}
-		users := slices.Clone(always)
-		for _, who := range granted {
-			users = append(users, who.User())
+		keys = append(keys, always)
+		guests := make([]ledger.Guest, len(keys))
+		for i, key := range keys {
+			guests[i] = service.GuestOf(s.mesh, key)
 		}
-		if err := s.server.SetUsers(users); err != nil {
+		if err := s.server.SetGuests(guests); err != nil {
 			return err
 		}
-		now = granted
-		logger.Info("who may connect has changed", "granted", len(granted))
+		for _, svc := range s.services {
+			if err := svc.Admit(keys); err != nil {
+				return err
+			}
+		}
+		now = stamp
+		logger.Info("who may connect has changed", "granted", len(keys)-1)
 		return nil
 	}
 	if err := take(true); err != nil {
@@ -64,11 +68,12 @@ func (s *session) keepGrants(always []ledger.User, logger *slog.Logger) error {
 	return nil
 }
 
-// callerOf is who asks under a grant.
-func callerOf(mesh string, g projections.GrantView) service.Caller {
-	c := service.Caller{Mesh: mesh, Key: g.NKey, Role: g.Role}
-	if g.NodeID != nil {
-		c.Node = *g.NodeID
-	}
-	return c
+// grantedKeys are the keys that the ledger grants access, and what is another one
+// when they change.
+func (s *session) grantedKeys() (keys []string, stamp [2]int) {
+	s.handler.View(func(st *projections.State) {
+		stamp = st.GrantsStamp()
+		keys = st.GrantedKeys()
+	})
+	return keys, stamp
 }

@@ -24,17 +24,18 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	if v.tlsOwn || v.tlsCert != "" || v.listen != defaultListen {
 		return usage("what listens is the server "+n.URL, "--listen and --tls-… are for a store that is served", "bindery serve --server "+n.URL)
 	}
+	answers := n
+	if v.answerCreds != "" {
+		answers.Creds, answers.NKey = v.answerCreds, ""
+	}
+	if err := checkBoundary(ctx, n, answers); err != nil {
+		return err
+	}
 	conn, err := n.connect()
 	if err != nil {
 		return notReached(n.URL, err)
 	}
 	defer conn.Close()
-	answers := n
-	if v.answerCreds != "" {
-		answers.Creds, answers.NKey = v.answerCreds, ""
-	} else {
-		logger.Warn("the connection that answers may publish wherever this process may: give --answer-creds of a user that may publish below _INBOX alone")
-	}
 	var snapshots *snapshot.Store
 	if v.snapshots != "" {
 		snapshots = snapshot.In(v.snapshots, logger)

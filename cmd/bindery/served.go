@@ -28,8 +28,8 @@ const endpointFile = "serve.json"
 
 // endpoint is how a serving process is reached.
 type endpoint struct {
-	URL  string `json:"url"`
-	Mesh string `json:"mesh"`
+	URL string `json:"url"`
+	service.Identity
 	Seed string `json:"seed"` // of the key that logs in
 	PID  int    `json:"pid"`
 	HTTP string `json:"http,omitempty"` // where it tells of its health
@@ -116,7 +116,7 @@ func (c *cli) dial(e endpoint) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.client.SignWith(key)
+	s.client.SignWith(key, e.Identity)
 	return s, nil
 }
 

@@ -28,11 +28,11 @@ type session struct {
 	client    *service.Client
 	conn      *nats.Conn // the client's
 	mesh      string
-	url       string // where it listens, if it does
-	isServed  bool   // by another process
-	several   bool   // who serve it
-	turned    func() map[string]uint64
-	handler   *handler.Handler // nil where another process serves
+	url       string             // where it listens, if it does
+	isServed  bool               // by another process
+	several   bool               // who serve it
+	services  []*service.Service // nil where another process serves
+	handler   *handler.Handler   // nil where another process serves
 	keeper    *readmodel.Keeper
 	log       *ledger.Log
 	server    *ledger.Embedded
@@ -222,18 +222,27 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		}
 	}
 	answering := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
-		Door: by.door, Past: s.snapshots.Past(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
+		Door: by.door, Past: s.snapshots.Past(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock), Ledger: s.log.Created()}
+	if by.answering != nil {
+		direct, err := srv.Connect()
+		if err != nil {
+			return err
+		}
+		s.later(func() error { direct.Close(); return nil })
+		answering.Direct = direct
+	}
 	svc, err := service.Serve(answering)
 	if err != nil {
 		return err
 	}
-	s.turned = svc.Turned
+	s.services = append(s.services, svc)
 	s.later(svc.Stop)
 	if by.answering == nil {
 		return nil // nobody else asks
 	}
 	reads, err := service.ServeReads(answering, h)
 	if err == nil {
+		s.services = append(s.services, reads)
 		s.later(reads.Stop)
 	}
 	return err

@@ -177,6 +177,8 @@ type answering struct {
 	conn   *nats.Conn
 	svc    *service.Service
 	logger *slog.Logger
+	leave  context.CancelFunc // ends following who may ask
+	left   chan struct{}      // closed when that has ended
 }
 
 // answer starts one.
@@ -186,12 +188,20 @@ func (i *Instance) answer(role string, serve func(service.Config) (*service.Serv
 		return nil, fmt.Errorf("connecting to answer as %s: %w", role, err)
 	}
 	svc, err := serve(service.Config{Conn: conn, Mesh: i.log.Mesh(), Log: i.log, Version: i.cfg.Version, Clock: i.cfg.Handler.Clock,
-		Door: i.cfg.Door, Past: i.cfg.Snapshots.Past(i.log), Inspect: i.cfg.Inspect, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
+		Door: i.cfg.Door, Past: i.cfg.Snapshots.Past(i.log), Inspect: i.cfg.Inspect, Ledger: i.log.Created(), Direct: i.cfg.Conn, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return &answering{conn, svc, i.logger}, nil
+	ctx, leave := context.WithCancel(context.Background())
+	a := &answering{conn, svc, i.logger, leave, make(chan struct{})}
+	go func() {
+		defer close(a.left)
+		if i.cfg.Door.Signed {
+			svc.AdmitGranted(ctx, func(err error) { i.logger.Warn("not everybody who is granted access is heard", "error", err) })
+		}
+	}()
+	return a, nil
 }
 
 // stop answers what was accepted, and turns away what still comes, as long as the
@@ -200,6 +210,8 @@ func (a *answering) stop() {
 	if a == nil {
 		return
 	}
+	a.leave()
+	<-a.left
 	if err := a.svc.Stop(); err != nil {
 		a.logger.Warn("stopping the answers", "error", err)
 	}

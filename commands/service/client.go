@@ -26,6 +26,7 @@ type Client struct {
 	mesh  string
 	inbox string      // answers come to inbox.<token>
 	key   *ledger.Key // signs what is asked; nil: nobody does
+	who   Identity    // the ledger that signatures are for
 	sub   *nats.Subscription
 
 	failsOver bool          // another may answer where one does not
@@ -64,11 +65,54 @@ func NewClient(nc *nats.Conn, mesh string) (*Client, error) {
 	return c, nil
 }
 
-// SignWith makes the client sign what it asks. The connection's inbox prefix must
-// be that of the key (InboxOf).
-func (c *Client) SignWith(key ledger.Key) *Client {
-	c.key = &key
+// SignWith makes the client sign what it asks, for the ledger that who says (see
+// Identities). The connection's inbox prefix must be that of the key (InboxOf).
+func (c *Client) SignWith(key ledger.Key, who Identity) *Client {
+	c.key, c.who = &key, who
 	return c
+}
+
+// moreIdentities is how long to listen for a second ledger after the first.
+const moreIdentities = 50 * time.Millisecond
+
+// Identities asks over nc which ledgers are served there to its key. It returns as
+// soon as that of mesh has answered; with an empty mesh all that answer within a
+// moment. Where nobody answers the error is nats.ErrNoResponders or ctx's.
+func Identities(ctx context.Context, nc *nats.Conn, mesh string) ([]Identity, error) {
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := nc.PublishRequest(IdentitySubject, sub.Subject, nil); err != nil {
+		return nil, err
+	}
+	var out []Identity
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case err != nil && len(out) > 0:
+			return out, nil
+		case err != nil:
+			return nil, err
+		case len(m.Data) == 0 && m.Header.Get("Status") == noResponders:
+			return nil, nats.ErrNoResponders
+		}
+		var who Identity
+		if err := json.Unmarshal(m.Data, &who); err != nil || who.Mesh == "" {
+			continue
+		}
+		if who.Mesh == mesh {
+			return []Identity{who}, nil
+		}
+		if out = append(out, who); len(out) == 1 {
+			short, cancel := context.WithTimeout(ctx, moreIdentities)
+			defer cancel()
+			if mesh == "" {
+				ctx = short
+			}
+		}
+	}
 }
 
 // FailOver is for where several instances serve a mesh: what finds nobody to
@@ -105,7 +149,7 @@ func (c *Client) saw(seq uint64) {
 func (c *Client) publish(token string, w *waiter) error {
 	m := &nats.Msg{Subject: w.subject, Reply: c.inbox + "." + token, Data: w.data}
 	if c.key != nil {
-		if err := sign(m, c.mesh, *c.key, time.Now()); err != nil {
+		if err := sign(m, c.who.Audience(), *c.key, time.Now()); err != nil {
 			return err
 		}
 	}

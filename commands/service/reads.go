@@ -28,7 +28,7 @@ var _ State = (*handler.Handler)(nil)
 // writes it (ReadSubject). The handler of cfg is not used.
 func ServeReads(cfg Config, state State) (*Service, error) {
 	cfg.Handler = nil
-	return start(cfg, state, func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
+	return start(cfg, state, "read", func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
 		return add("read", ReadSubject(cfg.Mesh), s.query)
 	})
 }
@@ -42,8 +42,7 @@ type condition func(ctx context.Context) error
 // be long, it is refused if there is no place.
 func (s *Service) when(req micro.Request, conditions []condition, long bool, ask func() (result any, seq uint64, err error)) {
 	if len(conditions) == 0 {
-		s.queries <- struct{}{}
-		go s.answer(req, ask)
+		go s.answer(req, s.place(req), ask)
 		return
 	}
 	places := s.asked
@@ -72,8 +71,7 @@ func (s *Service) when(req micro.Request, conditions []condition, long bool, ask
 			s.refuse(req, err)
 			return
 		}
-		s.queries <- struct{}{}
-		s.answer(req, ask)
+		s.answer(req, s.place(req), ask)
 	}()
 }
 

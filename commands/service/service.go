@@ -41,6 +41,11 @@ type Config struct {
 	// request. Empty: that of the services API.
 	Queue string
 	Door  Door // who may ask
+	// Ledger is what the stream was created with (ledger.Log.Created).
+	Ledger string
+	// Direct has all rights in the ledger's account: with it the documents are read
+	// for who watches them; nil: nobody can.
+	Direct *nats.Conn
 	// Past gives states of the past; nil: that cannot be asked.
 	Past Past
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
@@ -68,6 +73,11 @@ type Service struct {
 	waits   chan struct{} // a place for each query that waits for events
 	asked   chan struct{} // a place for each query that waits for the lease
 
+	verbs    map[string]micro.HandlerFunc // by the end of the subject
+	hears    string                       // the end of the subject that guests' subscriptions have
+	watchers *watchers                    // nil: documents cannot be watched here
+	guestsOf
+
 	running sync.WaitGroup
 	mu      sync.Mutex // guards stopped, and no Add to running beside its Wait
 	stopped bool
@@ -87,20 +97,20 @@ func (s *Service) begin() bool {
 // Serve starts answering as the ledger's writer does: commands, and queries at
 // the head.
 func Serve(cfg Config) (*Service, error) {
-	return start(cfg, cfg.Handler, func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
+	return start(cfg, cfg.Handler, ">", func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
 		return errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
 	})
 }
 
 // start adds a service and its endpoints.
-func start(cfg Config, state State, endpoints func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error) (*Service, error) {
+func start(cfg Config, state State, hears string, endpoints func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error) (*Service, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Service{cfg: cfg, state: state, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits),
+	s := &Service{cfg: cfg, state: state, hears: hears, verbs: map[string]micro.HandlerFunc{}, queries: make(chan struct{}, parallelQueries), waits: make(chan struct{}, parallelWaits),
 		asked: make(chan struct{}, parallelWaits)}
 	s.past.make = cfg.Past
-	s.doorman = newDoorman(cfg.Door, cfg.Mesh, cfg.Clock)
+	s.doorman = newDoorman(cfg.Door, func() string { return s.Identity().Audience() }, cfg.Clock)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ending, s.end = context.WithCancel(s.ctx)
 	metadata := map[string]string{"mesh": cfg.Mesh}
@@ -112,6 +122,7 @@ func start(cfg Config, state State, endpoints func(s *Service, add func(name, su
 	}
 	s.micro = svc
 	if err := endpoints(s, func(name, subject string, h micro.HandlerFunc) error {
+		s.verbs[name] = h
 		opts := []micro.EndpointOpt{micro.WithEndpointSubject(subject)}
 		if cfg.Queue != "" {
 			opts = append(opts, micro.WithEndpointQueueGroup(cfg.Queue))
@@ -120,8 +131,20 @@ func start(cfg Config, state State, endpoints func(s *Service, add func(name, su
 	}); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving mesh %q: %w", cfg.Mesh, err), svc.Stop())
 	}
+	if cfg.Handler != nil {
+		s.verbs[identityVerb] = s.identity
+		if cfg.Direct != nil && cfg.Door.Signed {
+			s.watchers = newWatchers(s, cfg.Direct)
+		}
+	}
 	// The first request may follow at once, on another connection.
 	return s, s.flush()
+}
+
+// meshID is the mesh's id as far as the state knows it.
+func (s *Service) meshID() (id events.ID) {
+	s.state.View(func(st *projections.State) { id = st.Mesh.ID })
+	return id
 }
 
 // flush waits until the server has what was sent, unless the connection is lost
@@ -225,8 +248,7 @@ func (s *Service) query(req micro.Request) {
 		return
 	}
 	if m.Query == InspectQueryName && s.cfg.Inspect != nil {
-		s.queries <- struct{}{}
-		go s.answer(req, func() (any, uint64, error) {
+		go s.answer(req, s.place(req), func() (any, uint64, error) {
 			if err := s.authorize(key, commands.Status{}); err != nil {
 				return nil, 0, err
 			}
@@ -247,9 +269,9 @@ func (s *Service) query(req micro.Request) {
 }
 
 // answer answers one query under way, and ends it.
-func (s *Service) answer(req micro.Request, ask func() (result any, seq uint64, err error)) {
+func (s *Service) answer(req micro.Request, done func(), ask func() (result any, seq uint64, err error)) {
 	defer s.running.Done()
-	defer func() { <-s.queries }()
+	defer done()
 	result, seq, err := ask()
 	if err != nil {
 		s.refuse(req, err)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -15,86 +16,105 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"bindery/commands"
+	"bindery/events"
 	"bindery/ledger"
 )
 
 // Headers of a signed request.
 const (
-	HeaderKey  = "Bindery-Key"  // the public nkey of who asks
-	HeaderTime = "Bindery-Time" // when it was signed, in nanoseconds since 1970
-	HeaderSig  = "Bindery-Sig"  // Ed25519 over what signed returns, base64url without padding
+	HeaderKey    = "Bindery-Key"    // the public nkey of the caller
+	HeaderLedger = "Bindery-Ledger" // which ledger the request is for (Identity.Audience)
+	HeaderTime   = "Bindery-Time"   // when it was signed, in nanoseconds since 1970
+	HeaderSig    = "Bindery-Sig"    // Ed25519 over what signed returns, base64url without padding
 )
 
 // signatureWindow is how far the time of a signature may lie from this machine's.
 // A request that is older could be somebody's record of one.
 const signatureWindow = 2 * time.Minute
 
-// signed are the bytes that a request's signature is over: the mesh, where the
-// request goes, where its answer goes, the time, and the body with verb, command
-// id and arguments in it.
-func signed(mesh, subject, reply, at string, body []byte) []byte {
+// Identity tells one ledger from every other, also from a restored copy of it.
+type Identity struct {
+	Mesh   string    `json:"mesh"`
+	MeshID events.ID `json:"mesh_id"`
+	Ledger string    `json:"ledger"` // what the stream was created with (ledger.Log.Created)
+}
+
+// Audience is what a signature names the ledger by.
+func (i Identity) Audience() string { return i.MeshID.String() + "/" + i.Ledger }
+
+// signed are the bytes that a request's signature is over: the ledger it is for,
+// where the request goes, where its answer goes, the time, and the body with verb,
+// command id and arguments in it.
+func signed(audience, subject, reply, at string, body []byte) []byte {
 	sum := sha256.Sum256(body)
-	return []byte(strings.Join([]string{"bindery request 1", mesh, subject, reply, at, hex.EncodeToString(sum[:])}, "\n"))
+	return []byte(strings.Join([]string{"bindery request 2", audience, subject, reply, at, hex.EncodeToString(sum[:])}, "\n"))
 }
 
 // sign puts the headers of a signed request on m.
-func sign(m *nats.Msg, mesh string, key ledger.Key, now time.Time) error {
+func sign(m *nats.Msg, audience string, key ledger.Key, now time.Time) error {
 	at := strconv.FormatInt(now.UnixNano(), 10)
-	sig, err := key.Sign(signed(mesh, m.Subject, m.Reply, at, m.Data))
+	sig, err := key.Sign(signed(audience, m.Subject, m.Reply, at, m.Data))
 	if err != nil {
 		return err
 	}
-	m.Header = nats.Header{HeaderKey: {key.Public}, HeaderTime: {at}, HeaderSig: {base64.RawURLEncoding.EncodeToString(sig)}}
+	m.Header = nats.Header{HeaderKey: {key.Public}, HeaderLedger: {audience}, HeaderTime: {at}, HeaderSig: {base64.RawURLEncoding.EncodeToString(sig)}}
 	return nil
 }
 
 // Door says who may ask. The zero Door lets in whoever reaches the service.
 type Door struct {
-	// Signed asks every request to be signed by a key that is granted access, or
-	// by Local.
+	// Signed asks every request to come from a guest's own account (see Admit), and
+	// to be signed with the guest's key, which must be granted access, or be Local.
 	Signed bool
 	// Local is the public nkey of whoever can read the store's files: it speaks for
 	// whomever it says.
 	Local string
+	// Flooded is told of a guest that sends far more than is taken from it; nil:
+	// nobody is told.
+	Flooded func(key string)
 }
 
 // Why a request was turned away before anybody looked at what it asks.
 var (
+	errWithin   = errors.New("the request came from within the ledger's own account, where no caller may be")
 	errUnsigned = errors.New("the request is not signed")
 	errSigner   = errors.New("the signature is not that of the key")
 	errStale    = errors.New("the signature's time is more than two minutes from the server's clock")
 	errReplayed = errors.New("the request was heard before")
 	errInbox    = errors.New("the answer would go where the key has no inbox")
+	errLedger   = errors.New("the request is signed for another ledger")
 )
+
+// signature is one that was seen, by its bytes: its text can be spelt in several
+// ways.
+type signature [ed25519.SignatureSize]byte
 
 // doorman checks signatures, and remembers those it has seen.
 type doorman struct {
-	door Door
-	mesh string
-	now  func() time.Time
+	door     Door
+	audience func() string
+	now      func() time.Time
 
 	mu     sync.Mutex
-	seen   map[string]time.Time // signature to when it is too old anyway
+	seen   map[signature]time.Time // to when it is too old anyway
 	swept  time.Time
 	turned map[string]uint64 // reason to how many were turned away
 }
 
-func newDoorman(door Door, mesh string, now func() time.Time) *doorman {
-	return &doorman{door: door, mesh: mesh, now: now, seen: map[string]time.Time{}, turned: map[string]uint64{}}
+func newDoorman(door Door, audience func() string, now func() time.Time) *doorman {
+	return &doorman{door: door, audience: audience, now: now, seen: map[signature]time.Time{}, turned: map[string]uint64{}}
 }
 
 // admit tells whose request it is: the key that signed it, or "" where that need
-// not be known. answer reports whether the error may be told to who asked.
+// not be known. answer reports whether the error may be told to the caller.
 func (d *doorman) admit(req micro.Request) (key string, answer bool, err error) {
 	if !d.door.Signed {
 		return "", true, nil
 	}
 	key, answer, err = d.check(req)
 	if err != nil {
-		d.mu.Lock()
-		d.turned[err.Error()]++
-		d.mu.Unlock()
-		return "", answer, &commands.Refusal{Code: commands.NotPermitted, Message: "the request is turned away", Why: err.Error(), Candidates: []commands.Candidate{}}
+		d.turn(err)
+		return "", answer, turnedAway(err)
 	}
 	if key == d.door.Local {
 		key = ""
@@ -102,22 +122,52 @@ func (d *doorman) admit(req micro.Request) (key string, answer bool, err error) 
 	return key, true, nil
 }
 
-func (d *doorman) check(req micro.Request) (key string, answer bool, err error) {
-	h := req.Headers()
-	key, at, text := h.Get(HeaderKey), h.Get(HeaderTime), h.Get(HeaderSig)
-	if key == "" || text == "" {
-		return "", false, errUnsigned
+// turn counts a request that is turned away.
+func (d *doorman) turn(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turned[why.Error()]++
+}
+
+// turnedAway is the refusal of a request.
+func turnedAway(err error) *commands.Refusal {
+	r := &commands.Refusal{Code: commands.NotPermitted, Message: "the request is turned away", Why: err.Error(), Candidates: []commands.Candidate{}}
+	switch err {
+	case errLedger:
+		r.Code, r.Message = commands.LedgerRestored, "the ledger here is not the one the request is for"
+		r.Why = "it was created again or restored since the caller asked which ledger is served"
+	case errWithin:
+		r.Fix = "bindery access permissions"
 	}
-	sig, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
+	return r
+}
+
+func (d *doorman) check(req micro.Request) (key string, answer bool, err error) {
+	from, ok := req.(*guestRequest)
+	if !ok {
+		return "", true, errWithin
+	}
+	h := req.Headers()
+	key, at := h.Get(HeaderKey), h.Get(HeaderTime)
+	switch {
+	case key == "" || h.Get(HeaderSig) == "":
+		return "", false, errUnsigned
+	case key != from.guest.key:
 		return "", false, errSigner
+	case !from.answerable():
+		return "", false, errInbox
+	}
+	var sig signature
+	if n, err := base64.RawURLEncoding.Strict().Decode(sig[:], clip64(h.Get(HeaderSig))); err != nil || n != len(sig) {
+		return "", false, errSigner
+	}
+	audience := d.audience()
+	if h.Get(HeaderLedger) != audience {
+		return "", true, errLedger
 	}
 	public, err := nkeys.FromPublicKey(key)
-	if err != nil || public.Verify(signed(d.mesh, req.Subject(), req.Reply(), at, req.Data()), sig) != nil {
+	if err != nil || public.Verify(signed(audience, req.Subject(), req.Reply(), at, req.Data()), sig[:]) != nil {
 		return "", false, errSigner
-	}
-	if !strings.HasPrefix(req.Reply(), InboxOf(key)+".") {
-		return "", false, errInbox
 	}
 	ns, err := strconv.ParseInt(at, 10, 64)
 	now := d.now()
@@ -125,15 +175,23 @@ func (d *doorman) check(req micro.Request) (key string, answer bool, err error) 
 	if err != nil || when.Before(now.Add(-signatureWindow)) || when.After(now.Add(signatureWindow)) {
 		return "", true, errStale
 	}
-	if !d.first(text, when.Add(2*signatureWindow), now) {
+	if !d.first(sig, when.Add(2*signatureWindow), now) {
 		return "", true, errReplayed
 	}
 	return key, true, nil
 }
 
+// clip64 is the text of a signature, or what is no signature where it is too long.
+func clip64(text string) []byte {
+	if base64.RawURLEncoding.DecodedLen(len(text)) > ed25519.SignatureSize {
+		return nil
+	}
+	return []byte(text)
+}
+
 // first reports whether a signature was not seen before. Those that are too old
 // to pass are forgotten.
-func (d *doorman) first(sig string, until, now time.Time) bool {
+func (d *doorman) first(sig signature, until, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if now.Sub(d.swept) > signatureWindow {

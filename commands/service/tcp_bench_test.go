@@ -25,19 +25,18 @@ type tcp struct {
 
 func newTCP(b *testing.B, callers int) *tcp {
 	b.Helper()
-	var users []ledger.User
-	newKey := func(user func(string) ledger.User) ledger.Key {
+	newKey := func() ledger.Key {
 		key, err := ledger.NewKey()
 		check(b, err)
-		users = append(users, user(key.Public))
 		return key
 	}
-	keys := make([]ledger.Key, callers)
+	keys, admitted, guests := make([]ledger.Key, callers), make([]string, callers), make([]ledger.Guest, callers)
 	for i := range keys {
-		keys[i] = newKey(func(key string) ledger.User { return Caller{Mesh: "home", Key: key, Role: events.RoleOperator}.User() })
+		keys[i] = newKey()
+		admitted[i], guests[i] = keys[i].Public, GuestOf("home", keys[i].Public)
 	}
-	responder := newKey(ResponderUser)
-	all := newKey(func(key string) ledger.User { return ledger.User{Key: key} })
+	responder, all := newKey(), newKey()
+	users := []ledger.User{ResponderUser(responder.Public), {Key: all.Public}}
 	srv, err := ledger.StartEmbedded(b.Context(), ledger.EmbeddedConfig{Dir: b.TempDir(), Listen: true, Host: "127.0.0.1", Port: -1, Users: users})
 	check(b, err)
 	b.Cleanup(srv.Close)
@@ -59,8 +58,10 @@ func newTCP(b *testing.B, callers int) *tcp {
 	x.h, err = handler.Open(b.Context(), handler.Config{Log: x.log})
 	check(b, err)
 	b.Cleanup(x.h.Close)
-	s, err := Serve(Config{Conn: own(responder.Option()), Mesh: "home", Handler: x.h, Log: x.log, Version: "0.0.0", Door: Door{Signed: true}})
+	s, err := Serve(Config{Conn: own(responder.Option()), Mesh: "home", Handler: x.h, Log: x.log, Version: "0.0.0", Ledger: x.log.Created(), Door: Door{Signed: true}})
 	check(b, err)
+	check(b, srv.SetGuests(guests))
+	check(b, s.Admit(admitted))
 	b.Cleanup(func() { check(b, s.Stop()) })
 	x.js, err = jetstream.New(dial(all))
 	check(b, err)
@@ -73,7 +74,7 @@ func newTCP(b *testing.B, callers int) *tcp {
 		x.do(commands.GrantAccess{Name: fmt.Sprintf("caller-%d", i), Role: events.RoleOperator, NKey: key.Public})
 		c, err := NewClient(dial(key, nats.CustomInboxPrefix(InboxOf(key.Public))), "home")
 		check(b, err)
-		t.clients = append(t.clients, c.SignWith(key))
+		t.clients = append(t.clients, c.SignWith(key, s.Identity()))
 	}
 	return t
 }

@@ -30,6 +30,18 @@ func QuerySubject(mesh string) string { return SubjectRoot + "." + mesh + ".quer
 // that follows it.
 func ReadSubject(mesh string) string { return SubjectRoot + "." + mesh + ".read" }
 
+// IdentitySubject is where it is asked which ledger is served: an Identity answers,
+// to who is granted anything.
+const IdentitySubject = SubjectRoot + "." + identityVerb
+
+// identityVerb ends the same subject in the ledger's account.
+const identityVerb = "mesh"
+
+// guestSubject is a subject in the ledger's account for what a guest sends.
+func guestSubject(mesh, key, verb string) string {
+	return SubjectRoot + "." + mesh + "." + key + "." + verb
+}
+
 // HeaderPart tells the parts of a long answer: k/n, k from 1.
 const HeaderPart = "Bindery-Part"
 

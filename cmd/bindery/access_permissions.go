@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nkeys"
+	"github.com/spf13/cobra"
+
+	"bindery/commands"
+	"bindery/commands/service"
+	"bindery/events"
+	"bindery/projections"
+)
+
+type accessPermissions struct {
+	account                string
+	writers, answers, keys []string
+	format                 string
+}
+
+func (*accessPermissions) help() *cobra.Command {
+	return &cobra.Command{
+		Use: "permissions",
+		Example: `  bindery access permissions --mesh home --writer-nkey UWRITER --answers-nkey UANSWERS --nkey UANN > bindery.conf
+  bindery access permissions --writer-nkey UWRITER --answers-nkey UANSWERS > bindery.conf
+  bindery access permissions --writer-nkey UWRITER --answers-nkey UANSWERS --format nsc`,
+		Short: "Print what a NATS server must be told about accounts",
+		Long: `Prints the accounts for a NATS server that is not bindery's own: one for the ledger, which only the
+processes that serve it enter, and one for each granted key, from which requests reach them and nothing
+else. Include the output in the server's configuration and reload the server, before init and again after
+each grant and revocation.
+
+The granted keys are those of the ledger. With --nkey they are those that are given, and no ledger is
+asked: so it is before there is one.`,
+	}
+}
+
+func (v *accessPermissions) flags(f *flags) {
+	f.args()
+	f.StringVar(&v.account, "account", "bindery", "the `name` of the ledger's account")
+	f.StringArrayVar(&v.writers, "writer-nkey", nil, "the public `key` of a process that serves (serve --creds); may be repeated")
+	f.StringArrayVar(&v.answers, "answers-nkey", nil, "the public `key` of its connection that answers (serve --answer-creds); may be repeated")
+	f.StringArrayVar(&v.keys, "nkey", nil, "a granted public `key`, instead of those of the ledger; may be repeated")
+	f.StringVar(&v.format, "format", "config", "config: of a server; nsc: commands that make JWTs")
+	f.must("writer-nkey", "answers-nkey")
+	f.values("account")
+	f.values("writer-nkey")
+	f.values("answers-nkey")
+	f.values("nkey")
+	f.values("format", "config", "nsc")
+}
+
+func (v *accessPermissions) run(ctx context.Context, c *cli, _ []string) error {
+	b := service.Boundary{Mesh: c.globals.mesh, Account: v.account, Writers: v.writers, Answers: v.answers, Keys: v.keys}
+	for _, keys := range [][]string{v.writers, v.answers, v.keys} {
+		for _, key := range keys {
+			if !nkeys.IsValidPublicUserKey(key) {
+				return refusal(commands.NKeyInvalid, fmt.Sprintf("%q is not the public nkey of a user", clip(key)), "", "bindery access keygen FILE")
+			}
+		}
+	}
+	if err := errors.Join(events.CheckName(v.account)); err != nil {
+		return usage(fmt.Sprintf("%q is no name for an account", clip(v.account)), err.Error(), "bindery access permissions --help")
+	}
+	if len(v.keys) == 0 {
+		if err := v.granted(ctx, c, &b); err != nil {
+			return err
+		}
+	} else if b.Mesh == "" {
+		return usage("the mesh is not said", "with --nkey no ledger is asked", "bindery --mesh NAME access permissions --nkey KEY")
+	}
+	text := b.Config()
+	switch v.format {
+	case "config":
+	case "nsc":
+		text = b.NSC()
+	default:
+		return usage(fmt.Sprintf("there is no format %q", clip(v.format)), "it is config or nsc", "bindery access permissions --format config")
+	}
+	_, err := fmt.Fprint(c.streams.Out, text)
+	return err
+}
+
+// granted takes the keys that the ledger grants access.
+func (v *accessPermissions) granted(ctx context.Context, c *cli, b *service.Boundary) error {
+	data, err := c.ask(ctx, commands.ListAccess{})
+	if err != nil {
+		return err
+	}
+	var all projections.List[grantView]
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("reading an answer: %w", err)
+	}
+	b.Mesh = all.Mesh
+	for _, g := range all.Items {
+		b.Keys = append(b.Keys, g.NKey)
+	}
+	return nil
+}
