@@ -3,9 +3,7 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,56 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
-
-// cluster is three NATS servers that are not bindery's own.
-func cluster(t *testing.T) (servers []*server.Server, urls []string) {
-	t.Helper()
-	routes := make([]string, 3)
-	for i := range routes {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		routes[i] = l.Addr().String()
-		_ = l.Close()
-	}
-	for i := range routes {
-		host, port, _ := strings.Cut(routes[i], ":")
-		opts := &server.Options{ServerName: fmt.Sprintf("s%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-			SyncAlways: true, Cluster: server.ClusterOpts{Name: "c", Host: host}}
-		if _, err := fmt.Sscan(port, &opts.Cluster.Port); err != nil {
-			t.Fatal(err)
-		}
-		for j := range routes {
-			if j != i {
-				opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: routes[j]})
-			}
-		}
-		s, err := server.NewServer(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		servers = append(servers, s)
-	}
-	for _, s := range servers {
-		eventually(t, "a cluster", func() bool { return s.ReadyForConnections(time.Second) && s.NumRoutes() > 0 })
-		urls = append(urls, s.ClientURL())
-	}
-	eventually(t, "a meta leader", func() bool {
-		for _, s := range servers {
-			if s.JetStreamIsLeader() {
-				return true
-			}
-		}
-		return false
-	})
-	return servers, urls
-}
 
 var aboutHTTP = regexp.MustCompile(`http=(http://[0-9.:]+)`)
 
@@ -84,20 +33,14 @@ func get(t *testing.T, url string) string {
 // processes, others take over, nothing acknowledged is lost.
 func TestServeCluster(t *testing.T) {
 	t.Parallel()
-	servers, urls := cluster(t)
+	keys := newKeyring(t, "writer", "answers", "ann", "on-alpha", "on-beta")
+	servers := natsServers(t, 3, keys.permissions("ann", "on-alpha", "on-beta"))
+	urls := urls(servers)
 	all := strings.Join(urls, ",")
 	dir := t.TempDir()
-	c := newCLI(t)
-	key := func(name string) string {
-		return strings.TrimSpace(c.must(t, "access", "keygen", filepath.Join(dir, name)))
-	}
-	as := func(name string) *cli {
-		o := newCLI(t)
-		o.env = []string{"BINDERY_STORE=", "NATS_URL=" + all, "NATS_CREDS=" + filepath.Join(dir, name)}
-		return o
-	}
-	admin := newCLI(t)
-	admin.env = []string{"BINDERY_STORE=", "NATS_URL=" + all}
+	as := func(name string) *cli { return keys.on(all, name) }
+	key := func(name string) string { return keys.public[name] }
+	admin := as("writer")
 	admin.refused(t, "usage", 2, "init", "--mesh", "home")
 	ann := key("ann")
 	eventually(t, "a ledger", func() bool {
@@ -108,9 +51,8 @@ func TestServeCluster(t *testing.T) {
 	// Three processes, each nearest to a server of its own.
 	instances := map[string]*serving{}
 	for i, u := range urls {
-		o := newCLI(t)
-		o.env = []string{"BINDERY_STORE=", "NATS_URL=" + u + "," + all}
-		instances[fmt.Sprintf("i%d", i)] = o.serve(t, "--http", "127.0.0.1:0")
+		o := keys.on(u+","+all, "writer")
+		instances[fmt.Sprintf("i%d", i)] = o.serve(t, "--answer-creds", keys.file("answers"), "--http", "127.0.0.1:0")
 	}
 	as("ann").must(t, "apply", "-f", write(t, filepath.Join(dir, "small.yaml"), small))
 	as("ann").must(t, "access", "grant", "on-alpha", "--role", "agent", "--node", "alpha", "--nkey", key("on-alpha"))

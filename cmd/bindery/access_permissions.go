@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nkeys"
@@ -23,8 +22,9 @@ type accessPermissions struct {
 
 func (*accessPermissions) help() *cobra.Command {
 	return &cobra.Command{
-		Use: "permissions",
-		Example: `  bindery access permissions --mesh home --writer-nkey UWRITER --answers-nkey UANSWERS --nkey UANN > bindery.conf
+		Use: "permissions [NAME]",
+		Example: `  bindery access permissions on-beta
+  bindery access permissions --mesh home --writer-nkey UWRITER --answers-nkey UANSWERS --nkey UANN > bindery.conf
   bindery access permissions --writer-nkey UWRITER --answers-nkey UANSWERS > bindery.conf
   bindery access permissions --writer-nkey UWRITER --answers-nkey UANSWERS --format nsc`,
 		Short: "Print what a NATS server must be told about accounts",
@@ -34,18 +34,18 @@ else. Include the output in the server's configuration and reload the server, be
 each grant and revocation.
 
 The granted keys are those of the ledger. With --nkey they are those that are given, and no ledger is
-asked: so it is before there is one.`,
+asked: so it is before there is one. With a NAME the pieces of that grant alone are printed, and where
+they go.`,
 	}
 }
 
 func (v *accessPermissions) flags(f *flags) {
-	f.args()
+	f.args(grantNames)
 	f.StringVar(&v.account, "account", "bindery", "the `name` of the ledger's account")
 	f.StringArrayVar(&v.writers, "writer-nkey", nil, "the public `key` of a process that serves (serve --creds); may be repeated")
 	f.StringArrayVar(&v.answers, "answers-nkey", nil, "the public `key` of its connection that answers (serve --answer-creds); may be repeated")
 	f.StringArrayVar(&v.keys, "nkey", nil, "a granted public `key`, instead of those of the ledger; may be repeated")
 	f.StringVar(&v.format, "format", "config", "config: of a server; nsc: commands that make JWTs")
-	f.must("writer-nkey", "answers-nkey")
 	f.values("account")
 	f.values("writer-nkey")
 	f.values("answers-nkey")
@@ -53,7 +53,7 @@ func (v *accessPermissions) flags(f *flags) {
 	f.values("format", "config", "nsc")
 }
 
-func (v *accessPermissions) run(ctx context.Context, c *cli, _ []string) error {
+func (v *accessPermissions) run(ctx context.Context, c *cli, args []string) error {
 	b := service.Boundary{Mesh: c.globals.mesh, Account: v.account, Writers: v.writers, Answers: v.answers, Keys: v.keys}
 	for _, keys := range [][]string{v.writers, v.answers, v.keys} {
 		for _, key := range keys {
@@ -62,11 +62,22 @@ func (v *accessPermissions) run(ctx context.Context, c *cli, _ []string) error {
 			}
 		}
 	}
-	if err := errors.Join(events.CheckName(v.account)); err != nil {
+	if err := events.CheckName(v.account); err != nil {
 		return usage(fmt.Sprintf("%q is no name for an account", clip(v.account)), err.Error(), "bindery access permissions --help")
 	}
+	if len(args) > 0 {
+		if err := v.granted(ctx, c, &b, args[0]); err != nil {
+			return err
+		}
+		_, err := fmt.Fprint(c.streams.Out, b.Parts())
+		return err
+	}
+	if len(v.writers) == 0 || len(v.answers) == 0 {
+		return usage("the keys of the serving processes are not said", "without them nobody could write the ledger",
+			"bindery access permissions --writer-nkey KEY --answers-nkey KEY")
+	}
 	if len(v.keys) == 0 {
-		if err := v.granted(ctx, c, &b); err != nil {
+		if err := v.granted(ctx, c, &b, ""); err != nil {
 			return err
 		}
 	} else if b.Mesh == "" {
@@ -84,8 +95,9 @@ func (v *accessPermissions) run(ctx context.Context, c *cli, _ []string) error {
 	return err
 }
 
-// granted takes the keys that the ledger grants access.
-func (v *accessPermissions) granted(ctx context.Context, c *cli, b *service.Boundary) error {
+// granted takes the keys that the ledger grants access; of one name where that is
+// said.
+func (v *accessPermissions) granted(ctx context.Context, c *cli, b *service.Boundary, name string) error {
 	data, err := c.ask(ctx, commands.ListAccess{})
 	if err != nil {
 		return err
@@ -95,8 +107,19 @@ func (v *accessPermissions) granted(ctx context.Context, c *cli, b *service.Boun
 		return fmt.Errorf("reading an answer: %w", err)
 	}
 	b.Mesh = all.Mesh
+	names := make([]string, 0, len(all.Items))
 	for _, g := range all.Items {
-		b.Keys = append(b.Keys, g.NKey)
+		if name == "" || g.Name == name {
+			b.Keys = append(b.Keys, g.NKey)
+		}
+		names = append(names, g.Name)
 	}
-	return nil
+	if name == "" || len(b.Keys) > 0 {
+		return nil
+	}
+	r := refusal(commands.AccessNotFound, fmt.Sprintf("no access is called %q", clip(name)), "", "bindery access list")
+	for _, n := range commands.Nearest(name, names, 3) {
+		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar name"})
+	}
+	return r
 }

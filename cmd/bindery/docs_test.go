@@ -804,7 +804,8 @@ var codeMeaning = map[commands.Code]string{
 	commands.Unreachable:         "No answer came.",
 	commands.OutcomeUnknown:      "No answer came in time: the command may have been carried out. Repeat it with its `--command-id`.",
 	commands.TooLarge:            "Something is longer than it may be.",
-	commands.WrongMesh:           "The store, or the manifest, is of another mesh.",
+	commands.WrongMesh:           "The store, or the manifest, is of another mesh; or a server serves several, and none is named.",
+	commands.LedgerExposed:       "Others could publish where the ledger is kept on that server; see access.md.",
 	commands.ManifestInvalid:     "A manifest is not YAML, or not of this shape.",
 	commands.ManifestConflict:    "Fields changed both in the manifest and in the ledger; `--take-over` decides.",
 	commands.ManifestUnreadable:  "A manifest's file cannot be read.",
@@ -944,6 +945,7 @@ var dependencies = map[string]string{
 	"github.com/spf13/pflag":                   "the flags of cobra, to list them and to say what is wrong with one",
 	"golang.org/x/mod":                         "signed notes: checkpoints, as transparency logs have them",
 	"golang.org/x/term":                        "whether standard output is a terminal, and how wide",
+	"golang.org/x/time":                        "a limit to what one caller may send",
 	"golang.org/x/sys":                         "system calls that the standard library does not have",
 	"pgregory.net/rapid":                       "properties of decisions and folds",
 }

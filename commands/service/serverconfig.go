@@ -50,23 +50,54 @@ func (b Boundary) Config() string {
 	}
 	p("    ]")
 	p("  }")
-	for _, g := range guests {
-		var from []string
-		for _, c := range g.Sends {
-			from = append(from, c.From)
-		}
-		p("  %s {", g.Key)
-		p("    users: [ { nkey: %s, permissions: { publish: [%s], subscribe: [%q] } } ]", g.Key, listed(from), g.Hears)
-		p("    exports: [")
-		for _, subject := range from {
-			p("      { stream: %q, accounts: [%s] }", subject, b.Account)
-		}
-		p("    ]")
-		p("    imports: [ { stream: { account: %s, subject: %q } } ]", b.Account, g.Hears)
-		p("  }")
+	for i := range guests {
+		out.WriteString(b.account(&guests[i]))
 	}
 	p("}")
 	return out.String()
+}
+
+// account is the account of one granted key.
+func (b Boundary) account(g *ledger.Guest) string {
+	var out strings.Builder
+	p := func(format string, a ...any) { fmt.Fprintf(&out, format+"\n", a...) }
+	from := sent(g)
+	p("  %s {", g.Key)
+	p("    users: [ { nkey: %s, permissions: { publish: [%s], subscribe: [%q] } } ]", g.Key, listed(from), g.Hears)
+	p("    exports: [")
+	for _, subject := range from {
+		p("      { stream: %q, accounts: [%s] }", subject, b.Account)
+	}
+	p("    ]")
+	p("    imports: [ { stream: { account: %s, subject: %q } } ]", b.Account, g.Hears)
+	p("  }")
+	return out.String()
+}
+
+// Parts are the pieces of Config for the keys alone, to be added by hand to one that
+// is there.
+func (b Boundary) Parts() string {
+	var out strings.Builder
+	p := func(format string, a ...any) { fmt.Fprintf(&out, format+"\n", a...) }
+	for _, g := range b.guests() {
+		p("# into exports of the account %s", b.Account)
+		p("      { stream: %q, accounts: [%s] }", g.Hears, g.Key)
+		p("# into imports of the account %s", b.Account)
+		for _, c := range g.Sends {
+			p("      { stream: { account: %s, subject: %q }, to: %q }", g.Key, c.From, c.To)
+		}
+		p("# into accounts")
+		out.WriteString(b.account(&g))
+	}
+	return out.String()
+}
+
+// sent are the subjects that a guest publishes to.
+func sent(g *ledger.Guest) (from []string) {
+	for _, c := range g.Sends {
+		from = append(from, c.From)
+	}
+	return from
 }
 
 // NSC is the boundary as commands for nsc, where accounts are JWTs that an operator
@@ -86,10 +117,7 @@ func (b Boundary) NSC() string {
 			strings.Join(u.Publish, ","), strings.Join(u.Subscribe, ","))
 	}
 	for _, g := range b.guests() {
-		var from []string
-		for _, c := range g.Sends {
-			from = append(from, c.From)
-		}
+		from := sent(&g)
 		p("nsc add account --name %s", g.Key)
 		p("nsc add user --account %s --name %s --public-key %s --allow-pub '%s' --allow-sub '%s'", g.Key, g.Key, g.Key, strings.Join(from, ","), g.Hears)
 		p("nsc add export --account %s --name 'answers to %s' --subject '%s'", b.Account, g.Key, g.Hears)
