@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"strconv"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"bindery/commands"
 	"bindery/commands/handler"
+	"bindery/commands/readmodel"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -24,6 +26,7 @@ import (
 // Log is what the service reads of a ledger beside what the handler does.
 type Log interface {
 	Get(ctx context.Context, first, last uint64) ([]events.Record, error)
+	Records(ctx context.Context, from ledger.Position, to uint64) iter.Seq2[events.Group, error]
 	Foreign() ledger.Foreign
 }
 
@@ -48,6 +51,9 @@ type Config struct {
 	Direct *nats.Conn
 	// Past gives states of the past; nil: that cannot be asked.
 	Past Past
+	// Keeper knows which documents of which node changed; nil: that is not known, and
+	// everything of a node is told whenever the ledger has grown.
+	Keeper *readmodel.Keeper
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
 	Inspect func(ctx context.Context) (Inspection, error)
 }
@@ -55,8 +61,9 @@ type Config struct {
 // parallelQueries bounds how many queries are answered at once.
 const parallelQueries = 16
 
-// parallelWaits bounds how many queries wait for events at once.
-const parallelWaits = 1024
+// parallelWaits bounds how many queries wait at once for something to happen: a few
+// of each node's agent.
+const parallelWaits = 1 << 14
 
 // Service answers the requests of one mesh until it is stopped.
 type Service struct {
@@ -245,6 +252,14 @@ func (s *Service) query(req micro.Request) {
 	}
 	if m.Query == LogQueryName {
 		s.logQuery(req, key, m)
+		return
+	}
+	switch m.Query {
+	case RecordsQueryName:
+		s.recordsQuery(req, key, m)
+		return
+	case DocumentsQueryName:
+		s.documentsQuery(req, key, m)
 		return
 	}
 	if m.Query == InspectQueryName && s.cfg.Inspect != nil {
