@@ -71,6 +71,9 @@ func (l *Log) Append(ctx context.Context, after uint64, cmds []events.Group) (st
 	if err := l.check(after, cmds); err != nil {
 		return 0, err
 	}
+	if err := l.prove(cmds); err != nil {
+		return 0, err
+	}
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()

@@ -155,8 +155,10 @@ func (b *BackupReader) message(line []byte) (r events.Record, foreign bool, err 
 		return r, false, b.wrong(m.Seq, "not the event that was appended", err)
 	}
 	e, err := readBorder(&r)
-	if err == nil {
-		err = b.a.border(&e)
+	if wrong := (*DamageError)(nil); err == nil {
+		if wrong = b.a.next(&e); wrong != nil {
+			err = wrong
+		}
 	}
 	if err != nil {
 		return r, false, b.wrong(m.Seq, "it does not fit the events before it", err)

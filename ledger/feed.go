@@ -34,14 +34,16 @@ type chunk struct {
 	evs    []events.Event
 	linked []bool  // the chain continues from the message right before
 	errs   []error // of decoding; nil if there is none at all
+	proofs []proven
 	ready  chan struct{}
 }
 
 // decode does what needs no knowledge of earlier chunks; several run at once.
 // Without payloads, only the fields of evs that the chain and the borders of
 // commands need are set.
-func (c *chunk) decode(payloads bool) {
+func (c *chunk) decode(payloads bool, s Secrets) {
 	defer close(c.ready)
+	defer c.prove(s)
 	n := len(c.recs)
 	c.evs, c.linked = make([]events.Event, n), make([]bool, n)
 	prev, err := events.ParseChain(c.prev)
@@ -132,7 +134,7 @@ func (l *Log) startFeed(ctx context.Context, from, to uint64, prev string, paylo
 			for {
 				select {
 				case c := <-work:
-					c.decode(payloads)
+					c.decode(payloads, l.secrets)
 				case <-ctx.Done():
 					return
 				}

@@ -20,6 +20,9 @@ type Position struct {
 	Seq   uint64
 	Chain events.Chain
 	Mesh  events.ID // zero only before the first event
+	// Writers, of a place from which a ledger on a server is read, are the keys that
+	// may write after it.
+	Writers *Writers
 }
 
 // After is the position of an event.
@@ -45,10 +48,14 @@ type Log struct {
 	costs *costs
 	msgs  msgPool
 
+	// Set before it is used.
+	prover  Prover  // nil: nothing is proven
+	secrets Secrets // of the store; empty: the ledger is on a server, or an old one
+
 	// What reading has found, guarded by mu.
 	mu        sync.Mutex
-	foreign   Foreign
-	foreignTo uint64 // the highest sequence counted
+	foreign   spans
+	recovered uint64 // the last mesh.recovered
 }
 
 // tuning are the times a Log works with; tests shorten them.
@@ -127,21 +134,4 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 	}
 	l.replicas.Store(resp.Config.Replicas)
 	return resp.State.LastSeq, nil
-}
-
-// Foreign is what was found in the stream that is no part of the ledger.
-type Foreign struct {
-	Count uint64   // messages
-	Seqs  []uint64 // their sequences, ascending; the first MaxForeign of them
-}
-
-// MaxForeign is how many sequences of foreign messages are remembered.
-const MaxForeign = 1000
-
-// Foreign returns the foreign messages that reading has found so far, each
-// counted once.
-func (l *Log) Foreign() Foreign {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return Foreign{Count: l.foreign.Count, Seqs: append([]uint64(nil), l.foreign.Seqs...)}
 }

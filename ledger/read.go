@@ -23,11 +23,12 @@ import (
 //     came before has been yielded, and the chain is sound up to there
 //   - one of ctx or of the connection
 //
-// A command that is being stored while it is read is waited for. Foreign
-// messages are skipped (see Foreign).
+// A command whose end is not stored is not waited for: nobody was told that it is.
+// Foreign messages are skipped (see Foreign).
 func (l *Log) Read(ctx context.Context, from Position, to uint64) iter.Seq2[[]events.Event, error] {
 	return func(yield func([]events.Event, error) bool) {
 		a := newAssembler(l, from, false, func(evs []events.Event, _ []events.Record) bool { return yield(evs, nil) })
+		a.hold = true
 		if err := l.run(ctx, a, to, false); err != nil {
 			yield(nil, err)
 		}
@@ -54,10 +55,13 @@ func (l *Log) Records(ctx context.Context, from Position, to uint64) iter.Seq2[e
 // run drives a until it has everything up to to, or for ever if follow is set.
 // It returns nil when that is done or when nobody wants more.
 func (l *Log) run(ctx context.Context, a *assembler, to uint64, follow bool) error {
-	if !follow && a.seen >= to {
+	return (&run{l: l, a: a, to: to, follow: follow}).drive(ctx)
+}
+
+func (r *run) drive(ctx context.Context) error {
+	if !r.follow && r.a.seen >= r.to {
 		return nil
 	}
-	r := &run{l: l, a: a, to: to, follow: follow}
 	for {
 		done, err := r.short(ctx)
 		again := false
@@ -79,6 +83,9 @@ type run struct {
 	a      *assembler
 	to     uint64
 	follow bool
+	// patient waits for the rest of a command at the end, which may be on its way. Who
+	// appends need not: the expected sequence finds out that the rest has come.
+	patient bool
 
 	stalls int       // ticks without progress, while there should be some
 	still  uint64    // the last sequence at the last tick that found nothing new
@@ -118,7 +125,7 @@ func (r *run) short(ctx context.Context) (done bool, err error) {
 	if err := a.take(recs, r.limit()); err != nil {
 		return false, err
 	}
-	if r.follow || a.seen < to || !a.whole() || a.claim != nil {
+	if r.follow || a.seen < to || !a.settled() {
 		return false, nil
 	}
 	return true, a.end()
@@ -137,7 +144,7 @@ func (r *run) feed(ctx context.Context) (again bool, err error) {
 	defer tick.Stop()
 	moved := false
 	for {
-		if !r.follow && a.seen >= r.to && a.whole() && a.claim == nil {
+		if !r.follow && a.seen >= r.to && a.settled() {
 			return false, a.end()
 		}
 		select {
@@ -159,8 +166,8 @@ func (r *run) feed(ctx context.Context) (again bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			if !r.follow && a.seen >= r.to && a.claim != nil {
-				// A suspect at the end of what is asked for: look behind it now.
+			if !r.follow && a.seen >= r.to && !a.settled() {
+				// What ends there may be no part of the ledger: look behind it now.
 				if done, err := r.idle(ctx); done || err != nil {
 					return false, err
 				}
@@ -213,19 +220,18 @@ func (r *run) idle(ctx context.Context) (done bool, err error) {
 	if last < a.seen {
 		return false, &DamageError{Seq: last + 1, Why: fmt.Sprintf("the log ends here, %d was read", a.seen)}
 	}
-	if a.whole() && a.claim == nil {
-		if !r.follow {
-			return true, a.end()
-		}
-		return false, nil
-	}
 	if r.still != last {
 		r.still, r.since = last, time.Now()
 	}
-	if !r.follow && a.whole() || time.Since(r.since) > r.l.tun.partial {
-		return true, a.end()
+	long := time.Since(r.since) > r.l.tun.partial
+	switch {
+	case r.follow && a.claim == nil:
+		a.skipped(long)
+		return false, nil
+	case r.follow && !long, r.patient && !a.whole() && !long:
+		return false, nil
 	}
-	return false, nil
+	return true, a.end()
 }
 
 // gap finds out whether sequences are missing in the stream or only in what a

@@ -89,7 +89,6 @@ func TestReadFindsDamage(t *testing.T) {
 			return r
 		}, 15, 9, "not the event"},
 		{"the first one removed", func(r []events.Record) []events.Record { return r[1:] }, 1, 0, "not the event"},
-		{"ends inside a command", func(r []events.Record) []events.Record { return r[:14] }, 14, 9, "ends after event 1 of 2"},
 	}
 	s := quickStore(t)
 	for _, test := range tests {

@@ -54,7 +54,8 @@ func (l *Log) Verify(ctx context.Context, v Verifying) (Verified, error) {
 		}
 		return failed == nil
 	})
-	err := l.run(ctx, a, v.To, false)
+	a.hold = true
+	err := (&run{l: l, a: a, to: v.To, patient: true}).drive(ctx)
 	if failed != nil {
 		err = failed
 	}
