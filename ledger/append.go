@@ -68,6 +68,9 @@ const (
 // only then an *UnknownError is returned. Without a deadline there is no end to
 // it. A caller that waits for its turn behind another waits no longer than ctx.
 func (l *Log) Append(ctx context.Context, after uint64, cmds []events.Group) (stored int, err error) {
+	if l.src != nil {
+		return 0, errElsewhere
+	}
 	if err := l.check(after, cmds); err != nil {
 		return 0, err
 	}

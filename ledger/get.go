@@ -36,6 +36,9 @@ func (l *Log) Get(ctx context.Context, first, last uint64) ([]events.Record, err
 	if last < first {
 		return nil, nil
 	}
+	if l.src != nil {
+		return l.getElsewhere(ctx, first, last)
+	}
 	out := make([]events.Record, last-first+1)
 	if len(out) == 1 {
 		r, err := l.get(ctx, first)

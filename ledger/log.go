@@ -33,6 +33,7 @@ func After(e *events.Event) Position {
 // Log is an open ledger. Its methods may be called from several goroutines;
 // Appends wait for each other.
 type Log struct {
+	src    Source // nil: it is read from the server itself
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	stream string
@@ -111,6 +112,9 @@ var errNoLeader = errors.New("the stream has no leader")
 // (server/raft.go, aflr). Where there is no leader any replica answers, from what
 // it has (server/jetstream_api.go, jsStreamInfoRequest): that is an error here.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
+	if l.src != nil {
+		return l.src.Last(ctx)
+	}
 	var resp struct {
 		Error  *jetstream.APIError `json:"error"`
 		Config struct {

@@ -62,6 +62,12 @@ func (r *run) drive(ctx context.Context) error {
 	if !r.follow && r.a.seen >= r.to {
 		return nil
 	}
+	if r.l.src != nil {
+		if err := r.elsewhere(ctx); !errors.Is(err, errStop) {
+			return err
+		}
+		return nil
+	}
 	for {
 		done, err := r.short(ctx)
 		again := false

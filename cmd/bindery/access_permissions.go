@@ -36,6 +36,7 @@ each grant and revocation.
 The granted keys are those of the ledger. With --nkey they are those that are given, and no ledger is
 asked: so it is before there is one. With a NAME the pieces of that grant alone are printed, and where
 they go.`,
+		Args: cobra.MaximumNArgs(1),
 	}
 }
 

@@ -3,14 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
-	"bindery/events"
 	"bindery/ledger"
 )
 
@@ -19,12 +17,12 @@ func (c *cli) audits() *cobra.Command {
 		&auditVerify{}, &auditCheckpoint{}, &auditKeygen{}, &auditRecover{}, &auditSeal{})
 }
 
-// What proves or copies the record reads the stream itself, and opens a store
-// without the writer's state: a ledger that does not fold, or that a newer
-// program wrote, is read, too.
+// What proves or copies the record reads the stream message by message, through the
+// process that serves it or by itself, and opens a store without the writer's state: a
+// ledger that does not fold, or that a newer program wrote, is read, too.
 
 // openRecord opens a ledger to be read as it lies in its stream: its session has a
-// connection and a log, and a client only where another process serves it.
+// log, and a client only where another process serves it.
 func (c *cli) openRecord(ctx context.Context) (*session, error) {
 	s, err := c.reach(ctx, func(s *session, dir string) error { return s.record(ctx, c, dir) })
 	if err != nil {
@@ -43,29 +41,12 @@ func (s *session) readLog(ctx context.Context, c *cli) (*ledger.Log, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 	defer cancel()
-	err := s.mayReadStream(ctx)
-	if err == nil {
-		s.log, err = ledger.Open(ctx, s.conn, s.mesh)
+	log := s.client.Reader()
+	if _, err := log.Last(ctx); err != nil { // who may not read it is told now
+		return nil, err
 	}
-	return s.log, err
-}
-
-// mayReadStream refuses who may not read the stream: the server itself would not
-// answer him. Where no writer says who asks, the server decides.
-func (s *session) mayReadStream(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	data, err := s.client.Ask(ctx, commands.WhoAmI{})
-	var r *commands.Refusal
-	if errors.As(err, &r) && r.Code == commands.NotPermitted {
-		return err
-	}
-	var me commands.WhoAmIView
-	if err != nil || json.Unmarshal(data, &me) != nil || me.Role != events.RoleAgent {
-		return nil
-	}
-	return refusal(commands.NotPermitted, me.Name+" may not read the ledger's stream", "it is granted as an agent, which reads what concerns its node; an operator or an auditor may",
-		"bindery access list")
+	s.log = log
+	return log, nil
 }
 
 // record opens the log of a store that nobody serves.

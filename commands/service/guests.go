@@ -30,10 +30,8 @@ const (
 	guestBurstBytes = 64 << 20
 	waitingMessages = 1024
 	waitingBytes    = 32 << 20
-	// guestParallel is how many requests of one guest may be under way: fewer than
-	// queries are answered at once, more than one client sends.
-	guestParallel = 128
-	guestQueries  = parallelQueries / 2
+	guestQueries    = parallelQueries / 2 // queries under way
+	guestWaits      = parallelWaits / 4   // queries that wait for events
 	// floodDrops is how many dropped requests make a flood.
 	floodDrops = 2000
 )
@@ -46,6 +44,7 @@ type guest struct {
 	requests *rate.Limiter
 	bytes    *rate.Limiter
 	queries  chan struct{} // a place for each query under way
+	waits    chan struct{} // a place for each query that waits for events
 	dropped  int           // as last looked at; owned by the subscription's goroutine
 }
 
@@ -84,7 +83,7 @@ func (s *Service) Admit(keys []string) error {
 // welcome begins to hear a guest.
 func (s *Service) welcome(key string) (*guest, error) {
 	g := &guest{s: s, key: key, requests: rate.NewLimiter(guestRate, guestRate), bytes: rate.NewLimiter(guestBytes, guestBurstBytes),
-		queries: make(chan struct{}, guestQueries)}
+		queries: make(chan struct{}, guestQueries), waits: make(chan struct{}, guestWaits)}
 	subject := guestSubject(s.cfg.Mesh, key, s.hears)
 	sub, err := s.cfg.Conn.QueueSubscribe(subject, cmp.Or(s.cfg.Queue, micro.DefaultQueueGroup), g.take)
 	if err == nil {
@@ -207,6 +206,39 @@ func (s *Service) place(req micro.Request) (done func()) {
 			<-own
 		}
 	}
+}
+
+// waitingPlace takes a place among the queries that wait: for events where it may be
+// long, and then only if there is one. The result gives it back.
+func (s *Service) waitingPlace(req micro.Request, long bool) (leave func(), ok bool) {
+	rooms := []chan struct{}{s.asked}
+	if long {
+		rooms[0] = s.waits
+	}
+	if r, is := req.(*guestRequest); is {
+		rooms = append(rooms, r.guest.waits)
+	}
+	taken := 0
+	leave = func() {
+		for _, room := range rooms[:taken] {
+			<-room
+		}
+	}
+	for _, room := range rooms {
+		if !long {
+			room <- struct{}{}
+			taken++
+			continue
+		}
+		select {
+		case room <- struct{}{}:
+			taken++
+		default:
+			leave()
+			return nil, false
+		}
+	}
+	return leave, true
 }
 
 // identity answers which ledger is served here. It need not be signed: it is what a

@@ -33,6 +33,9 @@ func ServeReads(cfg Config, state State) (*Service, error) {
 	})
 }
 
+// errWaitsFull is the answer where no more queries may wait for events.
+var errWaitsFull = fmt.Errorf("too many queries wait for events already: %d in all, or %d of this key", parallelWaits, guestWaits)
+
 // condition is what a query waits for before it is answered; it may be cut short
 // by ctx.
 type condition func(ctx context.Context) error
@@ -45,18 +48,11 @@ func (s *Service) when(req micro.Request, conditions []condition, long bool, ask
 		go s.answer(req, s.place(req), ask)
 		return
 	}
-	places := s.asked
-	if long {
-		places = s.waits
-		select {
-		case places <- struct{}{}:
-		default:
-			s.running.Done()
-			s.refuse(req, fmt.Errorf("%d others wait for events already", parallelWaits))
-			return
-		}
-	} else {
-		places <- struct{}{}
+	leave, ok := s.waitingPlace(req, long)
+	if !ok {
+		s.running.Done()
+		s.refuse(req, errWaitsFull)
+		return
 	}
 	go func() {
 		var err error
@@ -65,7 +61,7 @@ func (s *Service) when(req micro.Request, conditions []condition, long bool, ask
 				break
 			}
 		}
-		<-places
+		leave()
 		if err != nil {
 			s.running.Done()
 			s.refuse(req, err)

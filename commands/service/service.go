@@ -27,6 +27,8 @@ import (
 type Log interface {
 	Get(ctx context.Context, first, last uint64) ([]events.Record, error)
 	Records(ctx context.Context, from ledger.Position, to uint64) iter.Seq2[events.Group, error]
+	Stored(ctx context.Context, first, last uint64) ([]events.Record, error)
+	Last(ctx context.Context) (uint64, error)
 	Foreign() ledger.Foreign
 }
 
@@ -257,6 +259,9 @@ func (s *Service) query(req micro.Request) {
 	switch m.Query {
 	case RecordsQueryName:
 		s.recordsQuery(req, key, m)
+		return
+	case StoredQueryName:
+		s.storedQuery(req, key, m)
 		return
 	case DocumentsQueryName:
 		s.documentsQuery(req, key, m)
