@@ -74,10 +74,10 @@ func (c *Client) fetch(ctx context.Context, at ledger.Position, pages chan<- *de
 		switch {
 		case ctx.Err() != nil:
 			return
-		case c.nc.IsClosed():
+		case c.Closed():
 			send(failed(nats.ErrConnectionClosed))
 			return
-		case err != nil && final(err):
+		case err != nil && !Passes(err):
 			send(failed(err))
 			return
 		case err != nil:
@@ -111,14 +111,15 @@ func (c *Client) turn(ctx context.Context, at ledger.Position) (RecordsPage, err
 	return c.Records(ctx, q)
 }
 
-// final reports whether an error would be the same at the next try.
-func final(err error) bool {
+// Passes reports whether an error of a query may be gone at the next try: nobody
+// answered, or whoever did could not.
+func Passes(err error) bool {
 	var r *commands.Refusal
 	if !errors.As(err, &r) {
 		return false
 	}
 	switch r.Code {
-	case commands.NotPermitted, commands.LedgerRestored, commands.LedgerDamaged, commands.NewerLedger, commands.Usage:
+	case commands.Unreachable, commands.OutcomeUnknown, commands.StillPending, commands.Interrupted, commands.Internal:
 		return true
 	}
 	return false
