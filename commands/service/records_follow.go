@@ -1,7 +1,9 @@
 package service
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -70,7 +72,7 @@ func (c *Client) fetch(ctx context.Context, at ledger.Position, pages chan<- *de
 		}
 	}
 	for try := 0; ; {
-		page, err := c.turn(ctx, at)
+		data, err := c.turn(ctx, at)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -87,28 +89,29 @@ func (c *Client) fetch(ctx context.Context, at ledger.Position, pages chan<- *de
 			try++
 			continue
 		}
-		if try = 0; len(page.Items) == 0 {
+		try = 0
+		d := &decoding{from: at, data: data, ready: make(chan struct{})}
+		some, err := d.look()
+		if err == nil && !some {
 			continue
 		}
-		d := &decoding{from: at, items: page.Items, ready: make(chan struct{})}
-		next, err := d.end()
 		go d.decode()
 		if !send(d) || err != nil {
 			return // who decodes it finds the same
 		}
-		at = next
+		at = d.to
 	}
 }
 
 // turn waits for what follows a place.
-func (c *Client) turn(ctx context.Context, at ledger.Position) (RecordsPage, error) {
+func (c *Client) turn(ctx context.Context, at ledger.Position) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, followWait+followSlack)
 	defer cancel()
 	q := RecordsQuery{First: at.Seq + 1, Wait: int(followWait / time.Millisecond)}
 	if at.Seq > 0 {
 		q.Chain = at.Chain.String()
 	}
-	return c.Records(ctx, q)
+	return c.rawRecords(ctx, q)
 }
 
 // Passes reports whether an error of a query may be gone at the next try: nobody
@@ -127,8 +130,8 @@ func Passes(err error) bool {
 
 // decoding is a page that is being decoded.
 type decoding struct {
-	from  ledger.Position
-	items []StoredRecord
+	from, to ledger.Position // to is what the page says: the next is asked for with it
+	data     []byte
 
 	ready  chan struct{} // closed when what follows is set
 	groups [][]events.Event
@@ -142,35 +145,61 @@ func failed(err error) *decoding {
 	return d
 }
 
-// end is the place of the last event, as it says itself: the next page can be fetched
-// before this one is verified.
-func (d *decoding) end() (at ledger.Position, err error) {
-	r := d.items[len(d.items)-1].Record()
-	at.Seq = r.Seq
-	if at.Chain, err = events.ParseChain(r.Get(events.HeaderChain)); err == nil {
-		at.Mesh, err = events.MeshOf(&r)
+// look reads what comes before the items: whether there are any, and where the page
+// ends. That is verified with them.
+func (d *decoding) look() (some bool, err error) {
+	var head RecordsPage
+	r := json.NewDecoder(bytes.NewReader(d.data))
+	fields := map[string]any{"mesh": &head.Mesh, "mesh_id": &head.MeshID, "seq": &head.Seq, "next": &head.Next, "chain": &head.Chain}
+	for name := json.Token(nil); name != "items"; {
+		if name, err = r.Token(); err != nil {
+			return false, err
+		}
+		if text, ok := name.(string); ok && fields[text] != nil {
+			if err := r.Decode(fields[text]); err != nil {
+				return false, err
+			}
+		}
 	}
-	return at, err
+	if d.to.Seq = head.Seq; head.Next > 0 {
+		d.to.Seq = head.Next - 1
+	}
+	if d.to.Seq <= d.from.Seq || head.Chain == "" {
+		return false, nil
+	}
+	d.to.Mesh = head.MeshID
+	d.to.Chain, err = events.ParseChain(head.Chain)
+	return true, err
 }
 
 // decode verifies and decodes the events, and makes whole commands of them.
 func (d *decoding) decode() {
 	defer close(d.ready)
-	at := d.from
-	all := make([]events.Event, 0, len(d.items))
-	for i, begin := 0, 0; i < len(d.items); i++ {
-		r := d.items[i].Record()
-		if d.err = next(at, &r); d.err != nil {
-			return
+	var page RecordsPage
+	if d.err = json.Unmarshal(d.data, &page); d.err != nil {
+		return
+	}
+	var at ledger.Position
+	if at, d.err = d.commands(page.Items); d.err == nil && at != d.to {
+		d.err = &ledger.DamageError{Seq: at.Seq, Why: fmt.Sprintf("the page says that it ends at %d with %s", d.to.Seq, d.to.Chain)}
+	}
+}
+
+func (d *decoding) commands(items []StoredRecord) (at ledger.Position, err error) {
+	at = d.from
+	all := make([]events.Event, 0, len(items))
+	begin := 0
+	for i := range items {
+		r := items[i].Record()
+		if err := next(at, &r); err != nil {
+			return at, err
 		}
 		e, err := events.Decode(&r)
 		if err != nil {
-			d.err = undecoded(&r, err)
-			return
+			return at, undecoded(&r, err)
 		}
-		if e.K != i-begin+1 || e.N < e.K || i > begin && e.Command != all[begin].Command {
-			d.err = &ledger.DamageError{Seq: e.Seq, Why: fmt.Sprintf("event %d of %d does not stand in its command", e.K, e.N)}
-			return
+		if e.K != i-begin+1 || i > begin && (e.N != all[begin].N || e.Command != all[begin].Command) {
+			return at, &ledger.DamageError{Seq: e.Seq, Why: fmt.Sprintf("event %d of %d does not stand in its command", e.K, e.N)}
 		}
 		all = append(all, e)
 		if at = ledger.After(&e); e.K == e.N {
@@ -178,9 +207,10 @@ func (d *decoding) decode() {
 			begin = i + 1
 		}
 	}
-	if n := len(all); n > 0 && all[n-1].K != all[n-1].N {
-		d.err = &ledger.DamageError{Seq: all[n-1].Seq, Why: "its command is not whole"}
+	if begin < len(all) {
+		return at, &ledger.DamageError{Seq: at.Seq, Why: "its command is not whole"}
 	}
+	return at, nil
 }
 
 // next checks that a record is the one that follows a place.
