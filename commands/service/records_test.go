@@ -182,10 +182,8 @@ func TestCommandsChecks(t *testing.T) {
 		last := items[len(items)-1].Record()
 		mesh, err := events.MeshOf(&last)
 		f.must(err)
-		d := &decoding{data: []byte(encoded(RecordsPage{MeshID: mesh, Seq: last.Seq, Chain: last.Get(events.HeaderChain), Items: items})), ready: make(chan struct{})}
-		if some, err := d.look(); !some || err != nil {
-			t.Fatal(some, err)
-		}
+		d, err := look(ledger.Position{}, []byte(encoded(RecordsPage{MeshID: mesh, Seq: last.Seq, Chain: last.Get(events.HeaderChain), Items: items})))
+		f.must(err)
 		d.decode()
 		var damage *ledger.DamageError
 		if !errors.As(d.err, &damage) {
