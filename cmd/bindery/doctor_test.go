@@ -446,7 +446,7 @@ func TestDoctorRemote(t *testing.T) {
 		return checks
 	}
 	checks := doctor(0, "ann")
-	for _, code := range []string{"setting_server", "writer", "fsync", "stream", "clock", "versions", "rotations"} {
+	for _, code := range []string{"setting_server", "rights", "writer", "fsync", "stream", "clock", "versions", "rotations"} {
 		if k := checkOf(t, checks, code); k.Status != checkOK {
 			t.Errorf("%+v", k)
 		}

@@ -304,10 +304,17 @@ func (w *world) as(name string, role events.Role, node string) *service.Client {
 	if role != "" {
 		w.do(commands.GrantAccess{Name: name, Role: role, Node: node, NKey: key.Public})
 	}
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", w.port), nats.CustomInboxPrefix(service.InboxOf(key.Public)))
+	w.keys = append(w.keys, key.Public)
+	guests := make([]ledger.Guest, len(w.keys))
+	for i, key := range w.keys {
+		guests[i] = service.GuestOf("home", key)
+	}
+	w.must(w.srv.SetGuests(guests))
+	w.must(w.svc.Admit(w.keys))
+	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d", w.port), key.Option(), nats.CustomInboxPrefix(service.InboxOf(key.Public)))
 	w.must(err)
 	w.t.Cleanup(nc.Close)
-	return w.clientOf(nc, "home").SignWith(key)
+	return w.clientOf(nc, "home").SignWith(key, w.svc.Identity())
 }
 
 // Kind: who may not read waits for ever, or is told all the same. An agent is told of
@@ -317,7 +324,7 @@ func TestWhoIsTold(t *testing.T) {
 	t.Parallel()
 	w := newKept(t, true)
 	w.stop()
-	w.door = service.Door{Signed: true}
+	w.door, w.users = service.Door{Signed: true}, []ledger.User{}
 	w.start()
 	w.furnish()
 	w.assign("a", "alpha", 3)

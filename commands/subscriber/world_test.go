@@ -39,6 +39,7 @@ type world struct {
 	svc    *service.Service
 	door   service.Door
 	users  []ledger.User // nil: the server lets in whoever comes
+	keys   []string      // of the guests
 	synced bool          // with fsync, as ever; else without: what is tested is not the disk
 	keeper *keeping      // nil where no documents are kept
 }
