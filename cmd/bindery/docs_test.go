@@ -944,7 +944,7 @@ var dependencies = map[string]string{
 	"github.com/spf13/pflag":                   "the flags of cobra, to list them and to say what is wrong with one",
 	"golang.org/x/mod":                         "signed notes: checkpoints, as transparency logs have them",
 	"golang.org/x/term":                        "whether standard output is a terminal, and how wide",
-	"golang.org/x/sys":                         "system calls that the standard library does not have",
+	"golang.org/x/sys":                         "the way to a program, a directory at a time (openat): what is run is what was checked",
 	"pgregory.net/rapid":                       "properties of decisions and folds",
 }
 

@@ -124,6 +124,9 @@ func freeForStore(dir string) error {
 
 // grow restores into a locked directory.
 func (v *restore) grow(ctx context.Context, c *cli, dir string, in *source) (err error) {
+	if err := checkStore(dir); err != nil {
+		return err
+	}
 	lock, err := ledger.AcquireLock(ctx, dir, ledger.LockConfig{Command: c.path})
 	if err != nil {
 		return storeError(dir, err)
