@@ -134,11 +134,18 @@ func exactly(s string) any {
 }
 
 // shownWriter escapes what is hidden in lines on their way to a terminal or a log.
-type shownWriter struct{ to io.Writer }
+type shownWriter struct {
+	to   io.Writer
+	hide func(string) string // takes out what must not be shown at all; nil: nothing
+}
 
 // Write implements io.Writer.
 func (w shownWriter) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(w.to, shownText(string(p))); err != nil {
+	line := string(p)
+	if w.hide != nil {
+		line = w.hide(line)
+	}
+	if _, err := io.WriteString(w.to, shownText(line)); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -195,7 +195,7 @@ func TestNothingPrintedDeceives(t *testing.T) {
 // What a serving process or an agent logs has none either.
 func TestNothingLoggedDeceives(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(shownWriter{&out}, nil))
+	log := slog.New(slog.NewTextHandler(shownWriter{to: &out}, nil))
 	for _, r := range deceiving {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "m"+string(r), slog.String("k"+string(r), "v"+string(r)), slog.Any("error", errors.New(string(r))))
 	}
