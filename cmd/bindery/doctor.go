@@ -156,6 +156,10 @@ func noStore(dir string) doctorCheck {
 
 // examineLedger opens the store, or asks who serves it.
 func (c *cli) examineLedger(ctx context.Context, dir string, d *diagnosis) (lock doctorCheck, found []doctorCheck) {
+	if err := checkStore(dir); err != nil {
+		why := "a store is not opened while others can change it, or while it is another user's"
+		return skipped(why, "lock")[0], skipped(why, ledgerChecks...)
+	}
 	s, err := c.openStore(ctx, dir, opening{find: openLog(dir, c.globals.mesh), whole: true})
 	if err != nil {
 		return unopened(dir, err)
