@@ -223,6 +223,14 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 	}
 	answering := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
 		Door: by.door, Past: s.snapshots.Past(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
+	if by.answering != nil {
+		kept, err := srv.Connect() // what answers may not write where agents' leases are
+		if err != nil {
+			return err
+		}
+		s.later(func() error { kept.Close(); return nil })
+		answering.Agents = service.NewAgentStore(kept, s.mesh, readmodel.Where{Memory: true})
+	}
 	svc, err := service.Serve(answering)
 	if err != nil {
 		return err

@@ -41,6 +41,8 @@ type Config struct {
 	// request. Empty: that of the services API.
 	Queue string
 	Door  Door // who may ask
+	// Agents keeps what agents store; nil: no agent is served.
+	Agents *AgentStore
 	// Past gives states of the past; nil: that cannot be asked.
 	Past Past
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
@@ -84,11 +86,15 @@ func (s *Service) begin() bool {
 	return !s.stopped
 }
 
-// Serve starts answering as the ledger's writer does: commands, and queries at
-// the head.
+// Serve starts answering as the ledger's writer does: commands, queries at the head,
+// and what agents do.
 func Serve(cfg Config) (*Service, error) {
 	return start(cfg, cfg.Handler, func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
-		return errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+		err := errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+		if cfg.Agents != nil {
+			err = errors.Join(err, add("agent", AgentSubject(cfg.Mesh), s.agent))
+		}
+		return err
 	})
 }
 
