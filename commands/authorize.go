@@ -78,12 +78,18 @@ func Authorize(s *projections.State, key string, what any) (actor string, err er
 	verb := "this"
 	if writes {
 		verb = command.Verb()
-	} else if q, ok := what.(Query); ok {
+	} else if q, ok := what.(interface{ Name() string }); ok {
 		verb = q.Name()
 	}
 	return "", refuse(NotPermitted, g.Name+" may not do "+strings.ReplaceAll(verb, ".", " ")+" here",
 		fmt.Sprintf("it is granted as %s since sequence %d", as, g.Seq), "bindery access list")
 }
+
+// DocumentsOf is what Authorize is asked about the documents of a node.
+type DocumentsOf struct{ Node string }
+
+// Name is how the documents are asked for.
+func (DocumentsOf) Name() string { return "documents" }
 
 // onNode reports whether a binding's consumer is on a node.
 func (f Finder) onNode(r projections.BindingRef, node projections.NodeRef) bool {
@@ -152,7 +158,8 @@ func (c RevokeCredential) concerns(f Finder, n projections.NodeRef) bool {
 	return !c.Force && f.mayTell(c.Slot, c.Generation, c.Node, n)
 }
 
-func (q ShowNode) concerns(f Finder, n projections.NodeRef) bool { return f.nodeIs(q.Node, n) }
+func (q DocumentsOf) concerns(f Finder, n projections.NodeRef) bool { return f.nodeIs(q.Node, n) }
+func (q ShowNode) concerns(f Finder, n projections.NodeRef) bool    { return f.nodeIs(q.Node, n) }
 func (q ShowProvider) concerns(f Finder, n projections.NodeRef) bool {
 	return f.providerOn(q.Provider, n)
 }

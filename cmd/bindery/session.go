@@ -222,7 +222,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		}
 	}
 	answering := service.Config{Conn: nc, Mesh: s.mesh, Handler: h, Log: s.log, Clock: c.program.Clock, Version: serviceVersion,
-		Door: by.door, Past: s.snapshots.Past(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
+		Door: by.door, Keeper: s.keeper, Past: s.snapshots.Past(s.log), Inspect: inspector(h, s.log, &synced, nc, c.program.Clock)}
 	if by.answering != nil {
 		kept, err := srv.Connect() // what answers may not write where agents' leases are
 		if err != nil {

@@ -69,9 +69,7 @@ type Keeper struct {
 	all    bool // more was heard than is kept: everything may have changed
 	signal chan struct{}
 
-	syncedMu sync.Mutex // guards at and grown
-	at       uint64     // up to here the documents are what the ledger says
-	grown    handler.Growth
+	recent *recent // what changed last, and how far the documents are
 
 	// Owned by Run.
 	nc     *nats.Conn
@@ -96,7 +94,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Keeper{cfg: cfg, logger: cfg.Logger, signal: make(chan struct{}, 1), grown: handler.NewGrowth()}
+	return &Keeper{cfg: cfg, logger: cfg.Logger, signal: make(chan struct{}, 1), recent: newRecent()}
 }
 
 // Note hears of events that are durable. It does not block.
@@ -108,6 +106,11 @@ func (k *Keeper) Note(evs []events.Event) {
 		k.heard, k.all = nil, true
 	}
 	k.mu.Unlock()
+	k.poke()
+}
+
+// poke makes the keeper look how far the ledger is.
+func (k *Keeper) poke() {
 	select {
 	case k.signal <- struct{}{}:
 	default:
@@ -151,6 +154,8 @@ func (k *Keeper) Run(ctx context.Context, nc *nats.Conn, src Source) error {
 // is not as expected.
 func (k *Keeper) keep(ctx context.Context) error {
 	k.take() // it is among what the state knows
+	k.recent.forget()
+	defer k.recent.forget()
 	if err := k.open(ctx); err != nil {
 		return err
 	}
@@ -164,6 +169,9 @@ func (k *Keeper) keep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-k.signal:
+			// All that the state knows now has been heard, but for what changes no
+			// document.
+			now := k.now()
 			heard, all := k.take()
 			if all {
 				return errors.New("more was heard than could be followed")
@@ -171,6 +179,10 @@ func (k *Keeper) keep(ctx context.Context) error {
 			if err := k.follow(ctx, heard); err != nil {
 				return err
 			}
+			if n := len(heard); n > 0 && heard[n-1].Seq > now.Seq {
+				now = Mark{heard[n-1].Seq, heard[n-1].Chain.String()}
+			}
+			k.recent.reach(now)
 		case <-audit.C:
 			if err := k.audit(ctx); err != nil {
 				return err
@@ -230,13 +242,16 @@ func (k *Keeper) follow(ctx context.Context, heard []events.Event) error {
 			}
 		}
 	})
-	if err := k.write(ctx, refs); err != nil {
-		return err
-	}
-	// The state may be further on already, by what is not heard yet.
-	k.reach(heard[len(heard)-1].Seq)
-	return nil
+	return k.write(ctx, refs)
 }
+
+// now is where the state is.
+func (k *Keeper) now() (at Mark) {
+	k.src.View(func(s *projections.State) { at = markOf(s) })
+	return at
+}
+
+func markOf(s *projections.State) Mark { return Mark{s.Seq, s.Chain.String()} }
 
 // audit looks whether somebody else has written to the buckets.
 func (k *Keeper) audit(ctx context.Context) error {
@@ -252,21 +267,13 @@ func (k *Keeper) audit(ctx context.Context) error {
 	return nil
 }
 
-// reach notes that the documents are what the ledger says at seq.
-func (k *Keeper) reach(seq uint64) {
-	k.syncedMu.Lock()
-	defer k.syncedMu.Unlock()
-	k.at = max(k.at, seq)
-	k.grown.Announce()
-}
-
 // Synced returns when the documents are what the ledger says at seq, from 1, or
 // later, or ctx ends.
 func (k *Keeper) Synced(ctx context.Context, seq uint64) error {
 	_, err := handler.AwaitGrowth(ctx, seq-1, nil, func() (uint64, <-chan struct{}) {
-		k.syncedMu.Lock()
-		defer k.syncedMu.Unlock()
-		return k.at, k.grown.Next()
+		k.recent.mu.Lock()
+		defer k.recent.mu.Unlock()
+		return k.recent.at.Seq, k.recent.grown.Next()
 	})
 	return err
 }

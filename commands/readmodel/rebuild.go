@@ -45,10 +45,10 @@ func (k *Keeper) rebuild(ctx context.Context) error {
 		}
 	}
 	var refs []projections.BindingRef
-	var seq uint64
+	var at Mark
 	var h nats.Header
 	k.src.View(func(s *projections.State) {
-		seq, h = s.Seq, stamped(s)
+		at, h = markOf(s), stamped(s)
 		for i := 1; i <= s.BindingCount(); i++ {
 			refs = append(refs, projections.BindingRef(i))
 		}
@@ -73,8 +73,9 @@ func (k *Keeper) rebuild(ctx context.Context) error {
 	if err := k.markWhole(ctx); err != nil {
 		return err
 	}
-	k.reach(seq)
-	k.logger.Info("the documents are what the ledger says", "bindings", len(refs), "seq", seq, "took", time.Since(began).Round(time.Millisecond))
+	// Some documents may tell of later events already. Those will not be noted again.
+	k.recent.reset(at, k.now().Seq, k.held)
+	k.logger.Info("the documents are what the ledger says", "bindings", len(refs), "seq", at.Seq, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 type change struct {
 	entry ledger.Entry
 	ref   projections.BindingRef // 0: of no binding
+	at    uint64                 // the sequence of the state that it tells of
 	sum   uint64
 }
 
@@ -94,8 +95,9 @@ type documents struct {
 func (k *Keeper) look(refs []projections.BindingRef) (w work) {
 	all := make([]documents, len(refs))
 	var h nats.Header
+	var at uint64
 	k.src.View(func(s *projections.State) {
-		h = stamped(s)
+		h, at = stamped(s), s.Seq
 		for i, r := range refs {
 			all[i] = documents{ref: r, holders: s.HolderDocuments(r)}
 			if s.HasDocument(r) {
@@ -120,14 +122,14 @@ func (k *Keeper) look(refs []projections.BindingRef) (w work) {
 			entries[ofHolders] = append(entries[ofHolders], ledger.Entry{Key: d.holders[j].Key(), Value: encode(&d.holders[j])})
 		}
 		for kind := range kinds {
-			w.changes[kind] = append(w.changes[kind], changes(d.ref, k.held[d.ref][kind], entries[kind], h)...)
+			w.changes[kind] = append(w.changes[kind], changes(d.ref, k.held[d.ref][kind], entries[kind], h, at)...)
 		}
 	}
 	return w
 }
 
 // changes is what makes the places of a binding those of its documents.
-func changes(r projections.BindingRef, was []place, docs []ledger.Entry, h nats.Header) (out []change) {
+func changes(r projections.BindingRef, was []place, docs []ledger.Entry, h nats.Header, seq uint64) (out []change) {
 	for _, d := range docs {
 		sum := sumOf(d.Value)
 		at := slices.IndexFunc(was, func(p place) bool { return p.key == d.Key })
@@ -138,11 +140,11 @@ func changes(r projections.BindingRef, was []place, docs []ledger.Entry, h nats.
 			d.Revision = was[at].revision
 		}
 		d.Header = h
-		out = append(out, change{d, r, sum})
+		out = append(out, change{d, r, seq, sum})
 	}
 	for _, p := range was {
 		if !slices.ContainsFunc(docs, func(d ledger.Entry) bool { return d.Key == p.key }) {
-			out = append(out, change{ledger.Entry{Key: p.key, Header: h, Revision: p.revision}, r, 0})
+			out = append(out, change{ledger.Entry{Key: p.key, Header: h, Revision: p.revision}, r, seq, 0})
 		}
 	}
 	return out
@@ -195,12 +197,16 @@ func (k *Keeper) slot(r projections.BindingRef) *held {
 func (k *Keeper) note(kind int, c *change, revision uint64) {
 	places := &k.held[c.ref][kind]
 	at := slices.IndexFunc(*places, func(p place) bool { return p.key == c.entry.Key })
+	keys := 0
 	switch now := (place{c.entry.Key, revision, c.sum}); {
 	case c.entry.Value == nil && at >= 0:
 		*places = slices.Delete(*places, at, at+1)
+		keys = -1
 	case at >= 0:
 		(*places)[at] = now
 	case c.entry.Value != nil:
 		*places = append(*places, now)
+		keys = 1
 	}
+	k.recent.note(Changed{Seq: c.at, Holder: kind == ofHolders, Binding: c.ref, Key: c.entry.Key}, keys)
 }

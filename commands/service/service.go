@@ -16,6 +16,7 @@ import (
 
 	"bindery/commands"
 	"bindery/commands/handler"
+	"bindery/commands/readmodel"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -45,6 +46,9 @@ type Config struct {
 	Agents *AgentStore
 	// Past gives states of the past; nil: that cannot be asked.
 	Past Past
+	// Keeper knows which documents of which node changed; nil: that is not known, and
+	// everything of a node is told whenever the ledger has grown.
+	Keeper *readmodel.Keeper
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
 	Inspect func(ctx context.Context) (Inspection, error)
 }
@@ -52,8 +56,9 @@ type Config struct {
 // parallelQueries bounds how many queries are answered at once.
 const parallelQueries = 16
 
-// parallelWaits bounds how many queries wait for events at once.
-const parallelWaits = 1024
+// parallelWaits bounds how many queries wait at once for something to happen: a few
+// of each node's agent.
+const parallelWaits = 1 << 14
 
 // Service answers the requests of one mesh until it is stopped.
 type Service struct {
@@ -228,6 +233,10 @@ func (s *Service) query(req micro.Request) {
 	}
 	if m.Query == LogQueryName {
 		s.logQuery(req, key, m)
+		return
+	}
+	if m.Query == DocumentsQueryName {
+		s.documentsQuery(req, key, m)
 		return
 	}
 	if m.Query == InspectQueryName && s.cfg.Inspect != nil {
