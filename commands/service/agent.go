@@ -125,7 +125,7 @@ func (s *Service) lease(ctx context.Context, key string, r LeaseRequest) (any, e
 	if err != nil {
 		return nil, err
 	}
-	return l.acquire(ctx, r.Node, r.LeaseHolder)
+	return l.acquire(ctx, r.Node, r.LeaseHolder, r.Renew)
 }
 
 func (s *Service) releaseLease(ctx context.Context, key string, r LeaseRequest) (any, error) {

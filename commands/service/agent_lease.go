@@ -34,7 +34,7 @@ const leaseTries = 8
 
 // acquire gives or renews the lease of a node: to whoever has it, where nobody has
 // it, and to the next one with the lock of the same tree.
-func (l *leases) acquire(ctx context.Context, node string, me LeaseHolder) (LeaseAnswer, error) {
+func (l *leases) acquire(ctx context.Context, node string, me LeaseHolder, renew bool) (LeaseAnswer, error) {
 	data, err := json.Marshal(me)
 	if err != nil {
 		return LeaseAnswer{}, err
@@ -45,7 +45,7 @@ func (l *leases) acquire(ctx context.Context, node string, me LeaseHolder) (Leas
 			return LeaseAnswer{}, err
 		}
 		asked := l.now()
-		if by, held := l.holder(node, e); held && by.Holder != me.Holder && (by.Tree != me.Tree || by.Host != me.Host) {
+		if by, held := l.holder(node, e); held && by.Holder != me.Holder && (renew || by.Tree != me.Tree || by.Host != me.Host) {
 			return LeaseAnswer{By: by}, nil
 		}
 		_, err = l.bucket.Write(ctx, []ledger.Entry{{Key: node, Value: data, Revision: e.Revision}})

@@ -51,6 +51,9 @@ type LeaseHolder struct {
 type LeaseRequest struct {
 	Node string `json:"node"` // id
 	LeaseHolder
+	// Renew says that the holder has had the lease: it takes it over from nobody, also
+	// not from the next one of its own tree.
+	Renew bool `json:"renew,omitempty"`
 }
 
 // LeaseAnswer says who holds a lease.
