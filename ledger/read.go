@@ -85,23 +85,30 @@ type run struct {
 	since  time.Time // when that was first so
 }
 
-// shortRead is how many messages are asked for one by one on a cluster.
-const shortRead = 256
+// How many messages are asked for one by one: on a cluster, and elsewhere, where a
+// consumer costs about as much as this many questions.
+const (
+	shortRead   = 256
+	shorterRead = 16
+)
 
-// short reads a short piece of a replicated stream without a consumer: to make
+// short reads a short piece of the stream without a consumer. On a cluster, to make
 // one takes the cluster's own leader, and who takes over the writing must not wait
 // until another is elected. What it leaves is for feed.
 func (r *run) short(ctx context.Context) (done bool, err error) {
-	a, to := r.a, r.to
+	a, to, most := r.a, r.to, uint64(shortRead)
 	if r.l.replicas.Load() <= 1 {
-		return false, nil
+		if r.follow {
+			return false, nil
+		}
+		most = shorterRead
 	}
 	if r.follow {
 		if to, err = r.l.Last(ctx); err != nil {
 			return false, nil
 		}
 	}
-	if to <= a.seen || to-a.seen > shortRead {
+	if to <= a.seen || to-a.seen > most {
 		return false, nil
 	}
 	recs, err := r.l.Get(ctx, a.seen+1, to)

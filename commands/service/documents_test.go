@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"bindery/commands"
 	"bindery/commands/handler"
@@ -22,7 +23,10 @@ import (
 
 // fleet is a service with a mesh of two nodes behind it.
 type fleet struct {
-	t      *testing.T
+	t      testing.TB
+	srv    *ledger.Embedded
+	nc     *nats.Conn // the service's
+	log    *ledger.Log
 	h      *handler.Handler
 	s      *Service
 	client *Client
@@ -30,7 +34,7 @@ type fleet struct {
 }
 
 // newFleet serves a mesh, with a keeper of its documents or without.
-func newFleet(t *testing.T, kept bool) *fleet {
+func newFleet(t testing.TB, kept bool) *fleet {
 	t.Helper()
 	f := &fleet{t: t, keep: func() {}}
 	srv, err := ledger.StartEmbedded(t.Context(), ledger.EmbeddedConfig{Dir: t.TempDir()})
@@ -41,6 +45,7 @@ func newFleet(t *testing.T, kept bool) *fleet {
 	t.Cleanup(nc.Close)
 	log, err := ledger.Create(t.Context(), nc, "home", ledger.CreateOptions{})
 	f.must(err)
+	f.srv, f.nc, f.log = srv, nc, log
 	cfg := Config{Conn: nc, Mesh: "home", Log: log, Version: "0.0.0"}
 	hc := handler.Config{Log: log}
 	if kept {

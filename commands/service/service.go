@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"strconv"
 	"sync"
@@ -25,6 +26,7 @@ import (
 // Log is what the service reads of a ledger beside what the handler does.
 type Log interface {
 	Get(ctx context.Context, first, last uint64) ([]events.Record, error)
+	Records(ctx context.Context, from ledger.Position, to uint64) iter.Seq2[events.Group, error]
 	Foreign() ledger.Foreign
 }
 
@@ -235,7 +237,11 @@ func (s *Service) query(req micro.Request) {
 		s.logQuery(req, key, m)
 		return
 	}
-	if m.Query == DocumentsQueryName {
+	switch m.Query {
+	case RecordsQueryName:
+		s.recordsQuery(req, key, m)
+		return
+	case DocumentsQueryName:
 		s.documentsQuery(req, key, m)
 		return
 	}
