@@ -46,11 +46,14 @@ const (
 // consume makes an assignment's files what the ledger says, runs its hook where
 // they have changed, and acknowledges what was done.
 func (a *Agent) consume(ctx context.Context, id string) error {
-	needs, err := a.needsNow(ctx, id)
+	r, err := a.tree.readAssignment(id)
 	if err != nil {
 		return err
 	}
-	r, err := a.tree.readAssignment(id)
+	if a.isDone(id, r) {
+		return a.tree.sweep(path.Join(dirBindings, id))
+	}
+	needs, err := a.needsNow(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -75,6 +78,38 @@ func (a *Agent) consume(ctx context.Context, id string) error {
 	}
 	a.crash("hook")
 	return c.acknowledge(ctx)
+}
+
+// isDone reports whether, by what the agent heard last, nothing is due for an
+// assignment: then nobody needs to be asked.
+func (a *Agent) isDone(id string, r *assignmentRecord) bool {
+	needs := a.docs.needsOf(id)
+	if len(needs) == 0 || r.Begun != "" {
+		return false
+	}
+	served := map[string]bool{}
+	for _, n := range needs {
+		if n.isNews() && r.Said[n.binding] < n.at {
+			return false
+		}
+		if !n.usable {
+			continue
+		}
+		served[n.slot] = true
+		s := r.Slots[n.slot]
+		if s == nil || s.Source != n.source() || s.Files == "" || s.Hooked != s.Files || r.Name != n.name || !a.tree.leadsTo(id, n.name) || r.Module != n.module || len(r.Tries) > 0 {
+			return false
+		}
+		if there := a.tree.readSet(path.Join(dirBindings, id), n.slot); there == nil || digest(there) != s.Files {
+			return false
+		}
+	}
+	for slot := range r.Slots {
+		if !served[slot] {
+			return false
+		}
+	}
+	return len(served) > 0
 }
 
 // consumption is one turn of work for an assignment.
