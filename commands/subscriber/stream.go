@@ -2,6 +2,7 @@ package subscriber
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -70,7 +71,7 @@ func (s *stream) run(ctx context.Context) error {
 	}
 	for group, err := range s.client.Commands(ctx, s.pos) {
 		if err != nil {
-			return restored(s.cursor(), err)
+			return s.judge(ctx, err)
 		}
 		if err := s.take(group); err != nil {
 			return err
@@ -94,6 +95,18 @@ func (s *stream) head(ctx context.Context) (seq uint64, err error) {
 		return err
 	})
 	return seq, err
+}
+
+// judge tells a ledger that is another one from one that is damaged: to who reads it,
+// both may be a chain that does not go on.
+func (s *stream) judge(ctx context.Context, err error) error {
+	at := s.cursor()
+	var damage *ledger.DamageError
+	var r *RestoredError
+	if errors.As(err, &damage) && at.Seq > 0 && errors.As(restored(at, s.client.CheckCursor(ctx, at)), &r) {
+		return r
+	}
+	return restored(at, err)
 }
 
 // take folds a command and tells of it.
