@@ -121,7 +121,7 @@ func (s *Service) lease(ctx context.Context, key string, r LeaseRequest) (any, e
 	if r.Holder == "" || r.Tree == "" || r.Host == "" || max(len(r.Holder), len(r.Tree), len(r.Host)) > maxLeaseText {
 		return nil, badRequest(fmt.Errorf("the holder, its tree and its host have 1 to %d bytes each", maxLeaseText))
 	}
-	l, err := s.cfg.Agents.openLeases(ctx, s)
+	l, err := s.cfg.Agents.openLeases(s)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) releaseLease(ctx context.Context, key string, r LeaseRequest) 
 	if err := s.mayActFor(key, r.Node); err != nil {
 		return nil, err
 	}
-	l, err := s.cfg.Agents.openLeases(ctx, s)
+	l, err := s.cfg.Agents.openLeases(s)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (s *Service) publishKey(ctx context.Context, key string, r KeyRequest) (any
 	if err := s.isGrantedKey(key, r.Node, &r.SealingKey); err != nil {
 		return nil, err
 	}
-	h, err := s.cfg.Agents.openShelf(ctx)
+	h, err := s.cfg.Agents.openShelf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +180,11 @@ func notThatKey(why string) error {
 }
 
 // news tells what is new for a node since a cursor.
-func (s *Service) news(ctx context.Context, key string, r WaitRequest) (any, error) {
+func (s *Service) news(_ context.Context, key string, r WaitRequest) (any, error) {
 	if err := s.mayActFor(key, r.Node); err != nil {
 		return nil, err
 	}
-	h, err := s.cfg.Agents.openShelf(ctx)
+	h, err := s.cfg.Agents.openShelf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (s *Service) newsFor(key string, r WaitRequest) condition {
 		ctx, cancel := context.WithTimeout(ctx, min(time.Duration(r.Wait)*time.Millisecond, MaxLogWait))
 		defer cancel()
 		for {
-			h, err := s.cfg.Agents.openShelf(s.ctx)
+			h, err := s.cfg.Agents.openShelf(s)
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func (s *Service) seal(ctx context.Context, key string, r SealRequest) (any, err
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.cfg.Agents.openShelf(ctx)
+	h, err := s.cfg.Agents.openShelf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Service) unseal(ctx context.Context, key string, r UnsealRequest) (any,
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	h, err := s.cfg.Agents.openShelf(ctx)
+	h, err := s.cfg.Agents.openShelf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *Service) sealed(ctx context.Context, key string, r SealedRequest) (any,
 	if len(r.Refs) > maxRefs {
 		return nil, badRequest(fmt.Errorf("%d references are asked for, and at most %d may be", len(r.Refs), maxRefs))
 	}
-	h, err := s.cfg.Agents.openShelf(ctx)
+	h, err := s.cfg.Agents.openShelf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (s *Service) sealingKeys(ctx context.Context, key string, r KeysRequest) (a
 	if len(r.Nodes) > maxRefs {
 		return nil, badRequest(fmt.Errorf("%d nodes are asked for, and at most %d may be", len(r.Nodes), maxRefs))
 	}
-	h, err := s.cfg.Agents.openShelf(ctx)
+	h, err := s.cfg.Agents.openShelf(s)
 	if err != nil {
 		return nil, err
 	}

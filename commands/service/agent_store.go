@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -28,14 +29,19 @@ func NewAgentStore(nc *nats.Conn, mesh string, where readmodel.Where) *AgentStor
 	return &AgentStore{nc: nc, mesh: mesh, where: where}
 }
 
+// openTimeout bounds opening a bucket and reading what is in it.
+const openTimeout = 30 * time.Second
+
 // openLeases gives the leases.
-func (a *AgentStore) openLeases(ctx context.Context, s *Service) (*leases, error) {
+func (a *AgentStore) openLeases(s *Service) (*leases, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.leases == nil {
+		ctx, cancel := context.WithTimeout(s.ending, openTimeout)
+		defer cancel()
 		b, err := readmodel.OpenAgents(ctx, a.nc, a.mesh, a.where)
 		if err != nil {
-			return nil, err
+			return nil, closedBy(err)
 		}
 		a.leases = &leases{bucket: b, now: s.cfg.Clock, granted: map[string]grantedLease{}}
 	}
@@ -43,19 +49,21 @@ func (a *AgentStore) openLeases(ctx context.Context, s *Service) (*leases, error
 }
 
 // openShelf gives the sealed secrets; read anew where it is not known what is there.
-func (a *AgentStore) openShelf(ctx context.Context) (*shelf, error) {
+func (a *AgentStore) openShelf(s *Service) (*shelf, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shelf != nil && !a.shelf.isStale() {
 		return a.shelf, nil
 	}
+	ctx, cancel := context.WithTimeout(s.ending, openTimeout)
+	defer cancel()
 	b, err := readmodel.OpenSealed(ctx, a.nc, a.mesh, a.where)
 	if err != nil {
-		return nil, err
+		return nil, closedBy(err)
 	}
 	next, err := readShelf(ctx, b)
 	if err != nil {
-		return nil, err
+		return nil, closedBy(err)
 	}
 	if a.shelf != nil {
 		a.shelf.announceAll() // those that wait look at the next one
