@@ -79,6 +79,7 @@ const (
 	NotAdopted          Code = "not_adopted"
 	AlreadyIssued       Code = "already_issued"
 	GenerationUnknown   Code = "generation_unknown"
+	SecretRefForeign    Code = "secret_ref_foreign"
 	AtBeyondHead        Code = "at_beyond_head"
 	AtRegressed         Code = "at_regressed"
 	NeedsServe          Code = "needs_serve"

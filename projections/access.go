@@ -124,8 +124,8 @@ func (s *State) ListGrants() List[GrantView] {
 	return list(s, views(s, events.EntityAccess, func(i uint32) GrantView { return s.GrantView(GrantRef(i)) }))
 }
 
-// agentKeys lists the keys of the agents granted for a node, sorted.
-func (s *State) agentKeys(r NodeRef) []string {
+// AgentKeys lists the keys of the agents granted for a node, sorted.
+func (s *State) AgentKeys(r NodeRef) []string {
 	out := []string{}
 	for _, g := range s.Node(r).Agents {
 		out = append(out, s.Grant(g).Key)

@@ -828,6 +828,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.BackupInvalid:       "A backup is truncated, was changed, or is no backup.",
 	commands.AsOfWrite:           "Nothing is written into the past.",
 	commands.ForeignEvent:        "The log is sound, and somebody else wrote messages into its stream. They are skipped.",
+	commands.SecretRefForeign:    "A `sealed:` reference is not to the secret of the credential that is issued: another binding, generation, tag or node made it.",
 	commands.ProviderMoved:       "What was done for a credential was done on a node where its provider is not any more.",
 	commands.LedgerRestored:      "What was read is not in the ledger any more: it was restored to an earlier state, or is another one.",
 	commands.NothingLost:         "The ledger is what its anchor proves: there is no loss to accept.",

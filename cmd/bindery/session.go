@@ -241,6 +241,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		}
 		s.later(func() error { direct.Close(); return nil })
 		answering.Direct = direct
+		answering.Agents = service.NewAgentStore(direct, s.mesh, readmodel.Where{Memory: true})
 	}
 	svc, err := service.Serve(answering)
 	if err != nil {

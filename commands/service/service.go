@@ -51,6 +51,8 @@ type Config struct {
 	// Direct has all rights in the ledger's account: with it the documents are read
 	// for who watches them; nil: nobody can.
 	Direct *nats.Conn
+	// Agents keeps what agents store; nil: no agent is served.
+	Agents *AgentStore
 	// Past gives states of the past; nil: that cannot be asked.
 	Past Past
 	// Keeper knows which documents of which node changed; nil: that is not known, and
@@ -103,11 +105,15 @@ func (s *Service) begin() bool {
 	return !s.stopped
 }
 
-// Serve starts answering as the ledger's writer does: commands, and queries at
-// the head.
+// Serve starts answering as the ledger's writer does: commands, queries at the head,
+// and what agents do.
 func Serve(cfg Config) (*Service, error) {
 	return start(cfg, cfg.Handler, ">", func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
-		return errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+		err := errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+		if cfg.Agents != nil {
+			err = errors.Join(err, add("agent", AgentSubject(cfg.Mesh), s.agent))
+		}
+		return err
 	})
 }
 
