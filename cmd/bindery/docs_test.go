@@ -220,7 +220,7 @@ var jsonPage = []struct {
 	{"Moment", "The `as_of` that every answer to a read with `--as-of` has beside its other fields.", service.Moment{}},
 	{"Diff", "`status --diff`.", service.Diff{}},
 	{"Change", "The lines of `watch`; what `watch --exec` gives a command. The kinds are in [watching.md](watching.md#kinds).", projections.Change{}},
-	{"BindingDocument", "The `document` of a Change, and the values of the bucket of bindings: a Stamp, and a BindingView.", projections.BindingDocument{}},
+	{"BindingDocument", "The `document` of a Change, what the request `documents` and the bucket of bindings hold: a Stamp, and a BindingView.", projections.BindingDocument{}},
 	{"caughtUp", "The mark of `watch` for machines.", caughtUp{}},
 	{"Result", "Every write.", commands.Result{}},
 	{"auditView", "`audit verify`. Where it is damaged `ok` is false, an error says so as well, and the exit code is 9.", auditView{}},
