@@ -141,7 +141,7 @@ func TestSealedToGrantedKeysOnly(t *testing.T) {
 // What is sealed is opened for the slot's own credential alone, where an agent that is
 // granted for the node that made it sealed and stored it.
 func TestSealedForOneThing(t *testing.T) {
-	w, alpha, beta, _ := twoNodes(t)
+	w, _, beta, stop := twoNodes(t)
 	w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy}, commands.CreateAssignment{Module: "wiki", Node: "beta", Name: "shop", Bind: toy})
 	w.eventually("both run", func() error { return w.exact("beta") })
 	needs := map[string]*need{}
@@ -150,6 +150,9 @@ func TestSealedForOneThing(t *testing.T) {
 		needs[n.name] = n
 	}
 	wiki, shop := needs["wiki"], needs["shop"]
+	stop()
+	alpha := w.opener("alpha")
+	beta = w.opener("beta")
 	path := func(n *need) string { return strings.TrimPrefix(n.ref, "sealed:") }
 	value := func(n *need) service.SealedValue {
 		answer, err := beta.cfg.Ledger.Sealed(t.Context(), service.SealedRequest{Node: beta.nodeID, Refs: []string{path(n)}})
@@ -162,11 +165,7 @@ func TestSealedForOneThing(t *testing.T) {
 	}
 	stranger := w.key().Public
 	var answer service.SealedValue
-	straight := beta.cfg.Ledger
-	beta.cfg.Ledger = &bent{asks: straight.(*asks), documents: func(*service.Documents) {}, sealed: func(s *service.SealedAnswer) {
-		s.Values = []service.SealedValue{answer}
-	}}
-	defer func() { beta.cfg.Ledger = straight }()
+	bend(beta).sealed = func(s *service.SealedAnswer) { s.Values = []service.SealedValue{answer} }
 	for what, c := range map[string]struct {
 		change func(v *service.SealedValue)
 		want   string
@@ -205,6 +204,19 @@ func TestSealedForOneThing(t *testing.T) {
 	if got, err := alpha.open(t.Context(), wiki, path(wiki)); err == nil {
 		t.Errorf("another's agent opens it: %d entries", len(got))
 	}
+}
+
+// opener is the agent of a node, with its key, which does not run.
+func (w *world) opener(node string) *Agent {
+	w.t.Helper()
+	a := w.agent(w.spec(node))
+	w.t.Cleanup(a.hangUp)
+	tree, err := openTree(a.cfg.Root, -1)
+	w.must(err)
+	w.t.Cleanup(tree.close)
+	a.tree = tree
+	w.must(a.ownKey())
+	return a
 }
 
 // A consumer that is told to use the sealed secret of another one says why it does not.
