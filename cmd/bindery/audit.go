@@ -47,7 +47,24 @@ func (s *session) readLog(ctx context.Context, c *cli) (*ledger.Log, error) {
 	if err == nil {
 		s.log, err = ledger.Open(ctx, s.conn, s.mesh)
 	}
+	if err == nil && !s.several {
+		err = c.trustStore(s.log)
+	}
 	return s.log, err
+}
+
+// trustStore makes a log that another process serves take what the store proves.
+func (c *cli) trustStore(log *ledger.Log) error {
+	dir, err := c.storeDir()
+	if err != nil {
+		return err
+	}
+	store, _, err := ledger.ReadStoreID(dir)
+	if err != nil {
+		return storeError(dir, err)
+	}
+	log.Trust(store.Secrets)
+	return nil
 }
 
 // mayReadStream refuses who may not read the stream: the server itself would not
@@ -91,6 +108,7 @@ func (s *session) record(ctx context.Context, c *cli, dir string) error {
 		return unread(dir, err, s.server.Complaints())
 	}
 	s.mesh = s.log.Mesh()
+	s.log.Trust(s.guard.store.Secrets)
 	if s.guard.damage != nil {
 		return nil // what is open is a copy of what is whole
 	}

@@ -86,7 +86,7 @@ func (p *proofs) held(h ledger.BackupHead, accept bool) error {
 // identify gives a restored store an id and an anchor of its own, before it gets
 // its place. The anchors of what was in that place before are set aside.
 func (c *cli) identify(grows, dir string, h ledger.BackupHead) error {
-	id := ledger.StoreID{ID: handler.NewIDs(c.program.Clock)(), Mesh: h.Mesh} // not the program's: nobody chooses it
+	id := ledger.StoreID{ID: handler.NewIDs(c.program.Clock)(), Mesh: h.Mesh, Secrets: ledger.Secrets{ledger.NewSecret(h.Seq + 1)}} // not the program's: nobody chooses it
 	if err := ledger.WriteStoreID(grows, id); err != nil {
 		return storeError(grows, err)
 	}

@@ -60,6 +60,7 @@ func (s *session) keepSnapshots(srv *ledger.Embedded) error {
 		nc.Close()
 		return err
 	}
+	log.Trust(s.guard.store.Secrets)
 	var done sync.WaitGroup
 	done.Go(func() { s.snapshots.Keep(ctx, log, func() uint64 { return h.Health().Seq }) })
 	s.later(func() error { stop(); done.Wait(); nc.Close(); return nil })
