@@ -70,7 +70,7 @@ func (s *session) openHandler(ctx context.Context, c *cli, cfg handler.Config, b
 		h, err := handler.Open(ctx, cfg)
 		var wrong *ledger.DamageError
 		if err == nil {
-			if err := g.secure(ctx, s.log, by); err != nil {
+			if err := s.secure(ctx, by); err != nil {
 				h.Close()
 				return nil, err
 			}

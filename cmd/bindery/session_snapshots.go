@@ -23,7 +23,7 @@ func (s *session) expectSnapshot(c *cli, by opening) {
 	if logger == nil {
 		logger = slog.New(warnings{c.ui})
 	}
-	s.snapshots = snapshot.In(filepath.Join(by.server.Dir, snapshot.Dir), logger)
+	s.snapshots = snapshot.In(filepath.Join(by.server.Dir, snapshot.Dir), logger).SealWith(s.guard.store.Secrets)
 	s.snapshots.Ahead()
 }
 

@@ -15,7 +15,8 @@ import (
 // A copy of a store gets a secret of its own: else what is written to the one would
 // count in the other. So does a store that is recovered: what was lost must not come
 // back.
-func (g *guard) secure(ctx context.Context, log *ledger.Log, by opening) error {
+func (s *session) secure(ctx context.Context, by opening) error {
+	g, log := s.guard, s.log
 	last, err := log.Last(ctx)
 	if err != nil {
 		return err
@@ -34,6 +35,9 @@ func (g *guard) secure(ctx context.Context, log *ledger.Log, by opening) error {
 	newest, _ := secrets.Newest()
 	log.Trust(secrets)
 	log.ProveWith(newest)
+	if s.snapshots != nil {
+		s.snapshots.SealWith(secrets)
+	}
 	return nil
 }
 
