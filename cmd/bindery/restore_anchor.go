@@ -115,3 +115,16 @@ func (c *cli) identify(grows, dir string, h ledger.BackupHead) error {
 	}
 	return anchors.Save(ledger.Anchor{ID: id.ID.String(), Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain, Path: path, Time: c.program.Clock().UTC()})
 }
+
+// anchorRestored keeps an anchor of a ledger that was restored on a server, as whoever
+// serves it from this machine looks for it.
+func (c *cli) anchorRestored(log *ledger.Log, h ledger.BackupHead) error {
+	anchors, err := c.anchors()
+	if errors.Is(err, errNoAnchors) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return anchors.Save(ledger.Anchor{ID: log.Created(), Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain, Time: c.program.Clock().UTC()})
+}
