@@ -59,7 +59,9 @@ var intrusions = map[string]func(i *intruder) []*nats.Msg{
 	"a chain value and nothing else": func(*intruder) []*nats.Msg {
 		return []*nats.Msg{{Subject: "bindery.home.junk", Header: nats.Header{events.HeaderChain: {strings.Repeat("b", 64)}}}}
 	},
-	"junk": func(*intruder) []*nats.Msg { return []*nats.Msg{{Subject: "bindery.home.junk", Data: []byte("no event")}} },
+	"junk": func(*intruder) []*nats.Msg {
+		return []*nats.Msg{{Subject: "bindery.home.junk", Data: []byte("no event")}}
+	},
 	"much of it": func(i *intruder) (out []*nats.Msg) {
 		for range 500 {
 			out = append(out, i.next("1/1", nil), &nats.Msg{Subject: "bindery.home.junk"})
@@ -119,7 +121,9 @@ func TestIntrusions(t *testing.T) {
 			first, last := d.intrude(what)
 			attention := func(want int) {
 				t.Helper()
-				var v struct{ Attention []struct{ Code, What, Why string } }
+				var v struct {
+					Attention []struct{ Code, What, Why string }
+				}
 				if err := json.Unmarshal([]byte(d.must(t, "status", "-o", "json")), &v); err != nil {
 					t.Fatal(err)
 				}

@@ -212,17 +212,21 @@ type proven struct {
 // prove finds out who proved the records that end a command.
 func (c *chunk) prove(s Secrets) {
 	c.proofs = make([]proven, len(c.recs))
-	check := s.checker()
+	check, any := s.checker(), false
 	for i := range c.recs {
 		r := &c.recs[i]
-		if _, has := r.Header[events.HeaderProof]; has {
-			k, n, err := events.ParseBatch(r.Get(events.HeaderBatch))
-			if err != nil || k != n {
-				c.proofs[i].stray = true
-				continue
-			}
+		c.proofs[i].stray = r.Stray()
+		if _, has := r.Header[events.HeaderProof]; !has {
+			continue
+		}
+		any = true
+		if !c.ends(i) {
+			c.proofs[i].stray = true
+		} else if len(s) > 0 {
 			c.proofs[i].who = check.by(c.evs[i].Mesh, r)
 		}
-		c.proofs[i].stray = r.Stray()
+	}
+	if any && len(s) == 0 {
+		c.proveByKeys()
 	}
 }

@@ -39,6 +39,9 @@ func (c Caller) User() ledger.User {
 			u.Publish = append(u.Publish, "$KV."+bucket+"."+key)
 		}
 	}
+	if c.Role == events.RoleWriter {
+		return ledger.User{Key: c.Key} // it is granted for what it proves, not for what it asks
+	}
 	if c.Role == events.RoleAgent {
 		node := c.Node.String()
 		watch(bindings, node+".>", readmodel.WholeKey)

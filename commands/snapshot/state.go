@@ -80,7 +80,7 @@ func fold(ctx context.Context, log Log, store *Store, state *projections.State, 
 	if to <= state.Seq {
 		return nil
 	}
-	from := ledger.Position{Seq: state.Seq, Chain: state.Chain, Mesh: state.Mesh.ID}
+	from := ledger.Position{Seq: state.Seq, Chain: state.Chain, Mesh: state.Mesh.ID, Writers: ledger.NewWriters(state.WriterKeys())}
 	for group, err := range log.Read(ctx, from, to) {
 		if err != nil {
 			return err
