@@ -36,7 +36,7 @@ are stopped with ledger_restored until they are told to begin anew. Nobody may s
 
 Where nothing is lost, but the stream has messages that the ledger's writer has not written, it records
 that somebody has looked at them: bindery status is silent about them from then on. They are skipped
-before and after that.`,
+before and after that. With --server it takes the key of a writer, and cuts nothing.`,
 	}
 }
 
@@ -47,11 +47,11 @@ func (v *auditRecover) flags(f *flags) {
 }
 
 func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
-	if _, ok, err := c.remote(); ok || err != nil {
-		if err == nil {
-			err = usage("a ledger on a server is not recovered from here", "its servers keep it, and know nothing of an anchor", "bindery --store DIR audit recover --accept-loss --reason TEXT")
+	if n, ok, err := c.remote(); ok || err != nil {
+		if err != nil {
+			return err
 		}
-		return err
+		return v.onServer(ctx, c, n)
 	}
 	dir, err := c.storeDir()
 	if err != nil {

@@ -180,15 +180,22 @@ func (e *NotWriterKeyError) Error() string {
 	return "the ledger does not grant the key " + e.Key + " to write"
 }
 
-// mayWrite returns an error where nothing that this instance writes would count.
-func (i *Instance) mayWrite() (err error) {
-	i.View(func(s *projections.State) {
-		keys := s.WriterKeys()
-		if len(keys) > 0 && (i.cfg.Key == "" || !slices.Contains(slices.Collect(maps.Values(keys)), i.cfg.Key)) {
-			err = &NotWriterKeyError{i.cfg.Key}
-		}
-	})
-	return err
+// MayWrite returns an error where nothing that is proven with a key would count.
+func MayWrite(s *projections.State, key string) *NotWriterKeyError {
+	keys := s.WriterKeys()
+	if len(keys) > 0 && (key == "" || !slices.Contains(slices.Collect(maps.Values(keys)), key)) {
+		return &NotWriterKeyError{key}
+	}
+	return nil
+}
+
+// mayWrite is MayWrite of this instance.
+func (i *Instance) mayWrite() error {
+	var none *NotWriterKeyError
+	if i.View(func(s *projections.State) { none = MayWrite(s, i.cfg.Key) }); none != nil {
+		return none
+	}
+	return nil
 }
 
 // Foreign is what reading the log has found that is no part of the ledger.
