@@ -90,6 +90,7 @@ const (
 	NKeyInvalid         Code = "nkey_invalid"
 	NKeyTaken           Code = "nkey_taken"
 	LastOperator        Code = "last_operator"
+	LastWriter          Code = "last_writer"
 	LedgerRestored      Code = "ledger_restored"
 	NothingLost         Code = "nothing_lost"
 	AsOfWrite           Code = "asof_write"

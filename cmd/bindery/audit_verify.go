@@ -124,7 +124,7 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	}
 	see := func(evs []events.Event) {
 		for i := range evs {
-			if p, ok := evs[i].Data.(*events.MeshRecovered); ok {
+			if p, ok := evs[i].Data.(*events.MeshRecovered); ok && p.AnchorSeq != p.FoundSeq { // else nothing was lost
 				view.Recoveries = append(view.Recoveries, recoveryView{Seq: evs[i].Seq, FoundSeq: p.FoundSeq, LostSeq: p.AnchorSeq})
 			}
 		}

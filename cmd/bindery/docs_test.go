@@ -824,6 +824,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.NKeyInvalid:         "The key is not the public nkey of a user.",
 	commands.NKeyTaken:           "The key is granted to another name already.",
 	commands.LastOperator:        "Nobody else could grant anything any more.",
+	commands.LastWriter:          "Nothing could be written to the ledger any more.",
 	commands.CheckpointInvalid:   "A checkpoint cannot be read, or none of the given keys has signed it.",
 	commands.BackupInvalid:       "A backup is truncated, was changed, or is no backup.",
 	commands.AsOfWrite:           "Nothing is written into the past.",

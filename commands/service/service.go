@@ -30,6 +30,7 @@ type Log interface {
 	Stored(ctx context.Context, first, last uint64) ([]events.Record, error)
 	Last(ctx context.Context) (uint64, error)
 	Foreign() ledger.Foreign
+	IsForeign(seq uint64) bool
 }
 
 // Config says what to serve.
@@ -366,10 +367,10 @@ func (s *Service) ask(key string, m QueryMessage) (result any, seq uint64, err e
 func (s *Service) withForeign(v projections.StatusView) projections.StatusView {
 	f := s.cfg.Log.Foreign()
 	v.Counts["foreign"] = int(f.Count)
-	if f.Count > 0 {
-		v.Attention = append(v.Attention, projections.Attention{Code: "foreign_event", What: fmt.Sprintf("%d messages in the stream", f.Count),
-			Why: fmt.Sprintf("they are no part of the ledger and are skipped; the first is at sequence %d", f.Seqs[0]),
-			Fix: "nats stream get " + ledger.StreamName(s.cfg.Mesh) + " " + strconv.FormatUint(f.Seqs[0], 10)})
+	if f.Open > 0 {
+		v.Attention = append(v.Attention, projections.Attention{Code: "foreign_event", What: fmt.Sprintf("%d messages in the stream", f.Open),
+			Why: fmt.Sprintf("the ledger's writer has not written them, and they are skipped; the first is at sequence %d", f.FirstOpen),
+			Fix: "bindery audit recover --reason TEXT"})
 	}
 	return v
 }
