@@ -451,6 +451,16 @@ func TestWritersSucceed(t *testing.T) {
 	if !slices.Equal(got, h.want[from:]) {
 		t.Errorf("from the middle: read %d events, want %d", len(got), len(h.want)-from)
 	}
+	var runs []Proven
+	l := h.reader(nil)
+	if _, err := l.Verify(ctxT(t), Verifying{To: last, Proven: func(p Proven) { runs = append(runs, p) }}); err != nil {
+		t.Fatal(err)
+	}
+	// The first command granted the first writer, so it needed no proof.
+	want := []Proven{{"", 1, 2}, {first.(Key).Public, 4, 7}, {second.Public, 8, last - 1}}
+	if !slices.Equal(runs, want) {
+		t.Errorf("proven: %v, want %v", runs, want)
+	}
 	// Who wants the bytes gets those of the ledger alone.
 	n := 0
 	for g, err := range h.reader(nil).Records(ctxT(t), Position{}, last) {
