@@ -383,3 +383,93 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
+
+// Kind: a key that may not write any more, or not yet, writes. Each command is held
+// against the writers' grants of before it, also where reading begins in the middle.
+func TestWritersSucceed(t *testing.T) {
+	h := newBesiegedServer(t, quickStore(t))
+	first := h.prover
+	second, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var grants []events.ID
+	access := func(p events.Payload, id events.ID) {
+		t.Helper()
+		cmd := h.w.command(1)[0]
+		h.w.seq--
+		e, err := events.Decode(&cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prev, err := events.ParseChain(h.want[len(h.want)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Data, e.Type, e.Entity = p, p.EventType(), id
+		r, err := e.Encode(prev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.l.Append(ctxT(t), e.Seq-1, []events.Group{{r}}); err != nil {
+			t.Fatal(err)
+		}
+		h.w.seq, h.w.chain = e.Seq, e.Chain
+		h.want = append(h.want, e.Chain.String())
+	}
+	for _, evs := range readAll(t, h.l) {
+		grants = append(grants, evs[1].Entity)
+	}
+	publish(t, h.l, flat(h.proven(second, h.forger().commands(1)))) // not yet
+	h.append(1)
+	grants = append(grants, newID())
+	access(&events.AccessGranted{Name: "second", Role: events.RoleWriter, NKey: second.Public}, grants[1])
+	h.append(2)
+	h.l.ProveWith(second)
+	h.append(1, 1)
+	middle := Position{Seq: h.w.seq, Chain: h.w.chain, Mesh: h.w.mesh,
+		Writers: NewWriters(map[events.ID]string{grants[0]: first.(Key).Public, grants[1]: second.Public})}
+	from := len(h.want)
+	access(&events.AccessRevoked{}, grants[0])
+	publish(t, h.l, flat(h.proven(first, h.forger().commands(1)))) // not any more
+	h.append(3, 1)
+	publish(t, h.l, flat(h.proven(first, h.forger().commands(1))))
+	if got := readChains(readAll(t, h.reader(nil))); !slices.Equal(got, h.want) {
+		t.Errorf("read %d events, want %d", len(got), len(h.want))
+	}
+	last, err := h.l.Last(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for evs, err := range h.reader(nil).Read(ctxT(t), middle, last) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, readChains([][]events.Event{evs})...)
+	}
+	if !slices.Equal(got, h.want[from:]) {
+		t.Errorf("from the middle: read %d events, want %d", len(got), len(h.want)-from)
+	}
+	var runs []Proven
+	l := h.reader(nil)
+	if _, err := l.Verify(ctxT(t), Verifying{To: last, Proven: func(p Proven) { runs = append(runs, p) }}); err != nil {
+		t.Fatal(err)
+	}
+	// The first command granted the first writer, so it needed no proof.
+	want := []Proven{{"", 1, 2}, {first.(Key).Public, 4, 7}, {second.Public, 8, last - 1}}
+	if !slices.Equal(runs, want) {
+		t.Errorf("proven: %v, want %v", runs, want)
+	}
+	// Who wants the bytes gets those of the ledger alone.
+	n := 0
+	for g, err := range h.reader(nil).Records(ctxT(t), Position{}, last) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(g)
+	}
+	if n != len(h.want) {
+		t.Errorf("%d records, want %d", n, len(h.want))
+	}
+}
