@@ -212,7 +212,9 @@ func (s *Service) command(req micro.Request) {
 		submit()
 		return
 	}
+	done := s.place(req)
 	go func() { // the log is read: others need not wait for it
+		defer done()
 		if err := s.onChain(seq, chain); err != nil {
 			s.running.Done()
 			s.refuse(req, err)
