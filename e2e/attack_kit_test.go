@@ -157,5 +157,7 @@ func answerOf(t testing.TB, data []byte) string {
 }
 
 func registers(node string) string {
-	return fmt.Sprintf(`{"verb":"node.register","args":{"name":%q},"id":%q,"actor":"ann"}`, node, ulid.Make())
+	return fmt.Sprintf(`{"verb":"node.register","args":{"name":%q},"id":%q,"actor":"ann"}`, node, newULID())
 }
+
+func newULID() string { return ulid.Make().String() }
