@@ -95,6 +95,7 @@ const (
 	CheckpointInvalid   Code = "checkpoint_invalid"
 	BackupInvalid       Code = "backup_invalid"
 	CommandFailed       Code = "command_failed"
+	TooOften            Code = "too_often"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"
 	Internal            Code = "internal"
@@ -130,7 +131,7 @@ var exitCodes = map[Code]int{
 	CommandIDReused: ExitConflict, CommandIDExpired: ExitConflict, LedgerMoved: ExitConflict, ProviderMoved: ExitConflict,
 
 	NeedsServe: ExitUnreachable, StoreLocked: ExitUnreachable, Unreachable: ExitUnreachable, StoreUnusable: ExitUnreachable,
-	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut,
+	OutcomeUnknown: ExitTimedOut, StillPending: ExitTimedOut, TooOften: ExitTimedOut,
 	LedgerDamaged: ExitIntegrity, ForeignEvent: ExitIntegrity, LedgerRestored: ExitIntegrity, CheckpointInvalid: ExitIntegrity, BackupInvalid: ExitIntegrity, NewerLedger: ExitFailed,
 	Interrupted: ExitInterrupted, Internal: ExitFailed, CommandFailed: ExitFailed,
 }

@@ -173,7 +173,12 @@ func (l *Log) startFeed(ctx context.Context, from, to uint64, prev string, paylo
 			}
 		}
 	}
-	f.consume, err = cons.Consume(handle, jetstream.PullMaxMessages(pullMessages),
+	// The server sends all that is pulled, also to who stops before.
+	pull := pullMessages
+	if to >= from && to-from < pullMessages/2 {
+		pull = int(to-from) + chunkSize
+	}
+	f.consume, err = cons.Consume(handle, jetstream.PullMaxMessages(pull),
 		// Whatever it is: the reader watches for progress itself.
 		jetstream.ConsumeErrHandler(func(jetstream.ConsumeContext, error) {}))
 	if err != nil {

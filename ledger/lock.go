@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -24,6 +25,9 @@ const LockWait = time.Second
 
 // lockPoll is how often a taken lock is tried again.
 const lockPoll = 10 * time.Millisecond
+
+// maxHolder bounds what is read of a lock file, in bytes.
+const maxHolder = 4096
 
 // Holder says who holds a store.
 type Holder struct {
@@ -55,7 +59,7 @@ func AcquireLock(ctx context.Context, dir string, cfg LockConfig) (*Lock, error)
 		return nil, fmt.Errorf("locking store %q: not a directory", dir)
 	}
 	path := filepath.Join(dir, LockFile)
-	f := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	f := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW), flock.SetPermissions(0o600))
 	ok, err := f.TryLock()
 	if err == nil && !ok && cfg.Wait >= 0 {
 		wait := cfg.Wait
@@ -74,7 +78,7 @@ func AcquireLock(ctx context.Context, dir string, cfg LockConfig) (*Lock, error)
 		}
 		return nil, &LockedError{Dir: dir, Holder: readHolder(path)}
 	default:
-		return nil, fmt.Errorf("locking store %q: %w", dir, err)
+		return nil, fmt.Errorf("locking store %q: %w", dir, refuseLink(path, err))
 	}
 	if cfg.Command == "" {
 		cfg.Command = filepath.Base(os.Args[0]) // not its arguments: they may hold anything
@@ -82,12 +86,12 @@ func AcquireLock(ctx context.Context, dir string, cfg LockConfig) (*Lock, error)
 	text, err := json.Marshal(Holder{PID: os.Getpid(), Command: cfg.Command, Since: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
 		// Same file, not a new one: the lock is on the inode.
-		err = os.WriteFile(path, append(text, '\n'), 0o600)
+		err = overwrite(path, append(text, '\n'))
 	}
 	if err != nil {
 		// It is locked all the same; on a full disk nobody is told by whom, and
 		// what is in the store can still be read.
-		_ = os.Truncate(path, 0)
+		_ = overwrite(path, nil)
 	}
 	l := &Lock{f: f, dir: dir}
 	held.Store(l, struct{}{})
@@ -101,7 +105,7 @@ var held sync.Map
 // readHolder reads what the holder wrote. It may be just writing it.
 func readHolder(path string) (h Holder) {
 	for range 5 {
-		b, err := os.ReadFile(path)
+		b, err := ReadRegular(path, maxHolder)
 		if err == nil && bytes.HasSuffix(b, []byte("\n")) && json.Unmarshal(b, &h) == nil {
 			return h
 		}
@@ -121,7 +125,7 @@ func (l *Lock) Dir() string { return l.dir }
 func (l *Lock) Unlock() error {
 	held.Delete(l)
 	// Empty before it is free: nobody is told of a holder that is gone.
-	terr := os.Truncate(filepath.Join(l.dir, LockFile), 0)
+	terr := overwrite(filepath.Join(l.dir, LockFile), nil)
 	if err := errors.Join(terr, l.f.Unlock()); err != nil {
 		return fmt.Errorf("unlocking store %q: %w", l.dir, err)
 	}

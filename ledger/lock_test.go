@@ -116,3 +116,47 @@ func TestLockSurvivesTheCollector(t *testing.T) {
 		t.Errorf("the lock was lost: %v", err)
 	}
 }
+
+// A lock that is a link is refused, and its target is left as it was: also one that
+// does not exist, and one that is put there while the store is held.
+func TestLockThroughALink(t *testing.T) {
+	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	path := filepath.Join(dir, LockFile)
+	link := func() {
+		t.Helper()
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var linked *LinkError
+	link()
+	if _, err := AcquireLock(t.Context(), dir, LockConfig{Wait: -1}); !errors.As(err, &linked) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Lstat(victim); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the target was made: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	l, err := AcquireLock(t.Context(), dir, LockConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link()
+	if err := l.Unlock(); !errors.As(err, &linked) {
+		t.Errorf("%v", err)
+	}
+	if h := ReadHolder(dir); h != (Holder{}) {
+		t.Errorf("%+v", h)
+	}
+	if text, err := os.ReadFile(victim); string(text) != "precious" || err != nil {
+		t.Errorf("the target holds %q, %v", text, err)
+	}
+}

@@ -72,7 +72,11 @@ func (v *accessGrant) run(ctx context.Context, c *cli, args []string) error {
 	if err != nil || join == nil || v.dryRun {
 		return err
 	}
-	if err := os.WriteFile(v.join, join, 0o644); err != nil {
+	err = ledger.NotLink(v.join)
+	if err == nil {
+		err = ledger.ReplaceFile(v.join, 0o644, ledger.Bytes(join))
+	}
+	if err != nil {
 		return refusal(commands.StoreUnusable, "the join file cannot be written", err.Error(), "ls -ld "+quote(v.join))
 	}
 	return nil

@@ -87,6 +87,9 @@ func (c *cli) anchorsFor(dir string) (ledger.Anchors, error) {
 	if err == nil && ledger.Within(anchors.Dir, dir) {
 		return anchors, usage("the anchors would lie in the store "+dir, "what harms the store would harm them, too", "bindery --anchors DIR status")
 	}
+	if err == nil {
+		err = checkAnchors(anchors.Dir)
+	}
 	return anchors, err
 }
 

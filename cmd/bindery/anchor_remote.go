@@ -33,6 +33,9 @@ func (c *cli) remoteAnchor(url string, logger *slog.Logger) (*remoteAnchor, erro
 		logger.Warn("no anchor is kept: " + err.Error())
 		return nil, nil
 	}
+	if err == nil {
+		err = checkAnchors(anchors.Dir)
+	}
 	return &remoteAnchor{c: c, url: url, mode: mode, anchors: anchors, logger: logger}, err
 }
 

@@ -51,11 +51,10 @@ func (s *session) readLog(ctx context.Context, c *cli) (*ledger.Log, error) {
 
 // record opens the log of a store that nobody serves.
 func (s *session) record(ctx context.Context, c *cli, dir string) error {
-	lock, err := ledger.AcquireLock(ctx, dir, ledger.LockConfig{Command: cmp.Or(c.path, "bindery")})
+	err := s.lock(ctx, dir, ledger.LockConfig{Command: cmp.Or(c.path, "bindery")})
 	if err != nil {
-		return storeError(dir, err)
+		return err
 	}
-	s.later(lock.Unlock)
 	by := opening{server: ledger.EmbeddedConfig{Dir: dir}, find: openLog(dir, c.globals.mesh), whole: true}
 	if err := s.guarded(c, dir, &by); err != nil {
 		return err

@@ -160,7 +160,8 @@ func (v *backup) toFile(ctx context.Context, c *cli, s *session, path, key strin
 // partError gives what the file system says about a backup's file a code.
 func partError(path string, err error) error {
 	var fs *os.PathError
-	if errors.As(err, &fs) {
+	var link *ledger.LinkError
+	if errors.As(err, &fs) || errors.As(err, &link) {
 		return refusal(commands.StoreUnusable, "the backup cannot be written to "+path, err.Error(), "df -h "+quote(filepath.Dir(path)))
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/gofrs/flock"
 
@@ -26,7 +27,10 @@ type part struct {
 
 // openPart opens the file, or makes it.
 func openPart(path string) (*part, error) {
-	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	if err := ledger.NotLink(path); err != nil {
+		return nil, partError(path, err)
+	}
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW), flock.SetPermissions(0o600))
 	ok, err := lock.TryLock()
 	if err != nil {
 		return nil, partError(path, err)
@@ -34,12 +38,28 @@ func openPart(path string) (*part, error) {
 	if !ok {
 		return nil, refusal(commands.StoreLocked, "another backup is written to "+path, "", "fuser -v "+quote(path))
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err == nil {
+		err = ownPart(path, f)
+	}
 	if err != nil {
 		_ = lock.Unlock()
 		return nil, partError(path, err)
 	}
 	return &part{path: path, f: f, lock: lock}, nil
+}
+
+// ownPart refuses a file of somebody else: its owner would read the ledger in it.
+func ownPart(path string, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if uid, known := ownerOf(info); known && uid != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		_ = f.Close()
+		return usage("the file "+path+" is not one that bindery backup has begun", "it is somebody else's, or others can use it, and the ledger would be written into it", "ls -l "+quote(path))
+	}
+	return nil
 }
 
 func (p *part) close() {

@@ -818,6 +818,7 @@ var codeMeaning = map[commands.Code]string{
 	commands.NoCredentials:       "Credentials of the provision are not managed: its consumers need none.",
 	commands.NotAdopted:          "The consumer has not said that it runs with a later credential; `--force` cuts it off.",
 	commands.AmbiguousSlot:       "Several bindings bore the name one after the other, and the generation is of more than one: say which by id.",
+	commands.TooOften:            "An agent reports so often on a binding that its reports would fill the ledger. It repeats the report later.",
 	commands.NotPermitted:        "The key that signed the request is not granted what it asks, or the request does not prove who asks.",
 	commands.AccessNotFound:      "No grant stands under the name.",
 	commands.NKeyInvalid:         "The key is not the public nkey of a user.",
@@ -946,7 +947,7 @@ var dependencies = map[string]string{
 	"golang.org/x/mod":                         "signed notes: checkpoints, as transparency logs have them",
 	"golang.org/x/term":                        "whether standard output is a terminal, and how wide",
 	"golang.org/x/time":                        "a limit to what one caller may send",
-	"golang.org/x/sys":                         "system calls that the standard library does not have",
+	"golang.org/x/sys":                         "the way to a program, a directory at a time (openat): what is run is what was checked",
 	"pgregory.net/rapid":                       "properties of decisions and folds",
 }
 

@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
@@ -154,6 +156,10 @@ func noStore(dir string) doctorCheck {
 
 // examineLedger opens the store, or asks who serves it.
 func (c *cli) examineLedger(ctx context.Context, dir string, d *diagnosis) (lock doctorCheck, found []doctorCheck) {
+	if err := checkStore(dir); err != nil {
+		why := "a store is not opened while others can change it, or while it is another user's"
+		return skipped(why, "lock")[0], skipped(why, ledgerChecks...)
+	}
 	s, err := c.openStore(ctx, dir, opening{find: openLog(dir, c.globals.mesh), whole: true})
 	if err != nil {
 		return unopened(dir, err)
@@ -184,7 +190,24 @@ func (c *cli) examineServer(ctx context.Context, n natsContext, err error, d *di
 	defer func() { _ = s.close() }() // nothing was written
 	ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
 	defer cancel()
-	return examineSession(ctx, s, d)
+	return append([]doctorCheck{checkRights(ctx, s.conn, n.URL)}, examineSession(ctx, s, d)...)
+}
+
+// checkRights tries whether this key may ask JetStream: then the server would put its
+// answers wherever a request says, also where the ledger is kept.
+func checkRights(ctx context.Context, nc *nats.Conn, url string) doctorCheck {
+	const subject = "$JS.API.INFO"
+	if err := nc.Publish(subject, nil); err == nil {
+		err = nc.FlushWithContext(ctx)
+		if err != nil {
+			return skipped("the server does not answer", "rights")[0]
+		}
+	}
+	if last := nc.LastError(); last != nil && strings.Contains(last.Error(), subject) {
+		return ok("rights", "this key may send requests and nothing else", "the server refused it "+subject)
+	}
+	return bad("rights", "this key may ask more of the server than requests", "it could publish to "+subject+": who may, can have stored messages copied to where the ledger is kept",
+		"bindery access permissions --writer-nkey KEY --answers-nkey KEY")
 }
 
 // examineSession asks the writer how it is, and the ledger how that is.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -38,9 +37,8 @@ func (c *cli) serverSetting(n natsContext) doctorCheck {
 		from = "--context"
 	}
 	shown := notShown
-	if u, err := url.Parse(n.URL); err == nil {
-		u.User = nil // a token may stand there
-		shown = u.String()
+	if public := publicURL(n.URL); events.CheckNoSecret(public) == nil {
+		shown = public
 	}
 	return ok("setting_server", "the server is "+orDash(clip(shown)), from)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,7 @@ import (
 )
 
 // ownFiles are what bindery keeps in a store, and the modes they must have.
-var ownFiles = map[string]fs.FileMode{server.JetStreamStoreDir: 0o700, ledger.LockFile: 0o600, ledger.StoreFile: 0o600, lostDir: 0o700, snapshot.Dir: 0o700, endpointFile: 0o600,
+var ownFiles = map[string]fs.FileMode{server.JetStreamStoreDir: 0o700, ledger.LockFile: 0o600, ledger.StoreFile: 0o600, lostDir: 0o700, snapshot.Dir: 0o700, tlsDir: 0o700, endpointFile: 0o600,
 	"ca.pem": 0o600, "ca.key": 0o600, "server.pem": 0o600, "server.key": 0o600}
 
 // hasKey reports whether a file has a key in it.
@@ -62,10 +63,27 @@ func checkFiles(dir string) []doctorCheck {
 		out = append(out, warned("store", "files in the store that are not bindery's: "+strings.Join(firstFew(foreign), ", "), "a store is for nothing else", "ls -la "+quote(dir)))
 	}
 	out = append(out, checkOwners(dir, info)...)
+	out = append(out, checkSwap("store", dir)...)
 	if out == nil {
 		out = append(out, ok("store", dir+" is its owner's alone", ""))
 	}
 	return out
+}
+
+// checkSwap looks whether others could put another directory in the place of dir.
+func checkSwap(code, dir string) []doctorCheck {
+	p, err := aboveProblem(dir)
+	switch {
+	case err != nil:
+		return []doctorCheck{bad(code, "not all directories above "+dir+" can be looked at", err.Error(), "ls -ld "+quote(dir))}
+	case p == nil || p.Path == ledger.RealPath(dir): // that is said already
+		return nil
+	}
+	check := warned
+	if p.Anybody {
+		check = bad
+	}
+	return []doctorCheck{check(code, "others could put another directory in the place of "+dir, p.Why, cmp.Or(p.Fix, "ls -ld "+quote(p.Path)))}
 }
 
 // checkOwners looks for files of somebody else: of who ran a command as root,
@@ -76,7 +94,7 @@ func checkOwners(dir string, top fs.FileInfo) []doctorCheck {
 		return nil
 	}
 	var out []doctorCheck
-	if me := os.Geteuid(); me != 0 && me != owner {
+	if me := os.Geteuid(); me != owner {
 		out = append(out, bad("store", fmt.Sprintf("the store belongs to user %d, and this is user %d", owner, me), "it can be used by its owner alone", fmt.Sprintf("sudo -u '#%d' bindery doctor", owner)))
 	}
 	var others []string

@@ -152,6 +152,7 @@ func TestDoctorFinds(t *testing.T) {
 			}
 		})
 	}
+	unopenedChecks := append([]string{"lock"}, ledgerChecks...)
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, p *patientStore)
 		want []string
@@ -161,12 +162,12 @@ func TestDoctorFinds(t *testing.T) {
 		"no store": {func(t *testing.T, p *patientStore) { p.dir += "-elsewhere" }, []string{"store fail"},
 			append([]string{"lock", "space"}, ledgerChecks...)},
 		"readable by others": {func(t *testing.T, p *patientStore) { chmod(t, p.dir, 0o755) }, []string{"store warn"}, nil},
-		"writable by others": {func(t *testing.T, p *patientStore) { chmod(t, p.dir, 0o770) }, []string{"store fail"}, nil},
+		"writable by others": {func(t *testing.T, p *patientStore) { chmod(t, p.dir, 0o770) }, []string{"store fail"}, unopenedChecks},
 		"a key that others read": {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, endpointFile), "{}", 0o644) },
 			[]string{"store fail"}, nil},
 		"an authority that others use":      {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "ca.key"), "", 0o640) }, []string{"store fail"}, nil},
 		"a certificate, which all may read": {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "ca.pem"), "", 0o644) }, nil, nil},
-		"a lock that others write":          {func(t *testing.T, p *patientStore) { chmod(t, filepath.Join(p.dir, ledger.LockFile), 0o622) }, []string{"store fail"}, nil},
+		"a lock that others write":          {func(t *testing.T, p *patientStore) { chmod(t, filepath.Join(p.dir, ledger.LockFile), 0o622) }, []string{"store fail"}, unopenedChecks},
 		"files that are not ours":           {func(t *testing.T, p *patientStore) { put(t, filepath.Join(p.dir, "notes"), "", 0o600) }, []string{"store warn"}, nil},
 		"files of somebody else": {func(t *testing.T, p *patientStore) {
 			if os.Geteuid() != 0 {
@@ -175,7 +176,9 @@ func TestDoctorFinds(t *testing.T) {
 			if err := os.Chown(filepath.Join(p.dir, server.JetStreamStoreDir), 4711, -1); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"store fail"}, nil},
+		}, []string{"store fail"}, unopenedChecks},
+		"a directory above that a group writes": {func(t *testing.T, p *patientStore) { moveBelow(t, p, 0o770) }, []string{"store warn"}, nil},
+		"a directory above that all write":      {func(t *testing.T, p *patientStore) { moveBelow(t, p, 0o777) }, []string{"store fail"}, unopenedChecks},
 		"a store that is locked": {func(t *testing.T, p *patientStore) {
 			lock, err := ledger.AcquireLock(t.Context(), p.dir, ledger.LockConfig{Command: "bindery hold"})
 			if err != nil {
@@ -289,6 +292,18 @@ func TestDoctorFinds(t *testing.T) {
 
 func butNot(all []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == one })
+}
+
+// moveBelow moves a store into a directory with a mode.
+func moveBelow(t *testing.T, p *patientStore, mode fs.FileMode) {
+	t.Helper()
+	above := t.TempDir()
+	to := filepath.Join(above, "store")
+	if err := os.Rename(p.dir, to); err != nil {
+		t.Fatal(err)
+	}
+	chmod(t, above, mode)
+	p.dir = to
 }
 
 func chmod(t *testing.T, path string, mode fs.FileMode) {
@@ -446,7 +461,7 @@ func TestDoctorRemote(t *testing.T) {
 		return checks
 	}
 	checks := doctor(0, "ann")
-	for _, code := range []string{"setting_server", "writer", "fsync", "stream", "clock", "versions", "rotations"} {
+	for _, code := range []string{"setting_server", "rights", "writer", "fsync", "stream", "clock", "versions", "rotations"} {
 		if k := checkOf(t, checks, code); k.Status != checkOK {
 			t.Errorf("%+v", k)
 		}

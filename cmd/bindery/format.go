@@ -167,7 +167,8 @@ func yamlOf(data json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading an answer: %w", err)
 	}
-	return yaml.MarshalWithOptions(v, yaml.IndentSequence(false))
+	out, err := yaml.MarshalWithOptions(v, yaml.IndentSequence(false))
+	return []byte(shownText(string(out))), err // what is hidden stands in double quotes (exactly), where an escape is one
 }
 
 // ordered reads one JSON value; an object keeps the order of its fields.
@@ -187,6 +188,8 @@ func ordered(d *json.Decoder) (any, error) {
 			return n, nil
 		}
 		return t.Float64()
+	case string:
+		return exactly(t), nil
 	}
 	return t, nil
 }

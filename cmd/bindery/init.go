@@ -123,7 +123,7 @@ func (c *cli) createRemote(ctx context.Context, n natsContext, mesh string, repl
 	}
 	if last, err := log.Last(ctx); err != nil || last > 0 {
 		if err == nil {
-			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), "bindery --server "+quote(n.URL)+" status")
+			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), "bindery --server "+quote(publicURL(n.URL))+" status")
 		}
 		return r, err
 	}

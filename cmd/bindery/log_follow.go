@@ -69,7 +69,7 @@ func (v *logList) line(c *cli, i service.LogItem) error {
 	if c.ui.machine() {
 		data, err := json.Marshal(i)
 		if err == nil {
-			_, err = fmt.Fprintln(c.streams.Out, string(data))
+			_, err = fmt.Fprintln(c.streams.Out, string(shownJSON(data)))
 		}
 		return err
 	}
@@ -77,6 +77,6 @@ func (v *logList) line(c *cli, i service.LogItem) error {
 	if i.Reason != "" {
 		text += "  (" + i.Reason + ")"
 	}
-	_, err := fmt.Fprintln(c.streams.Out, text)
+	_, err := fmt.Fprintln(c.streams.Out, shownLine(text))
 	return err
 }

@@ -29,6 +29,7 @@ func (c *cli) masked(r *commands.Refusal) *commands.Refusal {
 }
 
 func (c *cli) mask(text string) string {
+	text = c.withoutLogins(text)
 	for _, a := range c.args {
 		if events.CheckNoSecret(a) != nil {
 			text = strings.ReplaceAll(strings.ReplaceAll(text, quote(a), notShown), a, notShown)
@@ -49,7 +50,7 @@ const secretRefFlag = "secret-ref"
 // shown are the arguments as a fix may repeat them: what is no reference to a
 // secret may be the secret, whatever it looks like.
 func shown(args []string) []string {
-	out := slices.Clone(args)
+	out := publicArgs(args)
 	for i, a := range out {
 		ref, joined := strings.CutPrefix(a, "--"+secretRefFlag+"=")
 		switch {

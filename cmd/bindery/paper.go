@@ -31,13 +31,16 @@ func (p *paper) paint(c text.Colors, s string) string {
 	if !p.color || s == "" {
 		return s
 	}
-	return c.EscapeSeq() + s + text.EscapeReset
+	return markedColor(c, s)
 }
 
 func (p *paper) line(s string) {
 	p.buf.WriteString(s)
 	p.buf.WriteByte('\n')
 }
+
+// bytes is the page as a terminal may show it.
+func (p *paper) bytes() []byte { return []byte(shownPaper(p.buf.String())) }
 
 func (p *paper) linef(format string, args ...any) { p.line(fmt.Sprintf(format, args...)) }
 

@@ -55,6 +55,8 @@ type cli struct {
 	ui      *ui    // set once the flags are read
 	path    string // of the command that runs: "bindery node list"
 
+	contextURLs []string // of servers, as NATS contexts and join files name them
+
 	damaged *damage // of the ledger that was read: whatever was printed, the exit code is 9
 
 	// interrupted ends when the user stops the run; what is derived from it ends

@@ -58,6 +58,7 @@ func (c *cli) remote() (natsContext, bool, error) {
 		if n, err = readContext(env, name); err != nil {
 			return n, true, err
 		}
+		c.contextURLs = append(c.contextURLs, n.URL)
 	}
 	if url != "" {
 		n.URL = url
@@ -106,7 +107,7 @@ func (n *natsContext) identity() (ledger.Key, nats.Option, error) {
 	}
 	if path == "" {
 		return ledger.Key{}, nil, usage("who asks is not said", "requests are signed: a file with an nkey seed or credentials is needed",
-			"bindery --server "+n.URL+" --creds FILE status")
+			"bindery --server "+quote(publicURL(n.URL))+" --creds FILE status")
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -205,6 +206,7 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 
 // notReached says why a server is not reached.
 func notReached(url string, err error) error {
+	url = publicURL(url)
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
 		return refusal(commands.NotPermitted, "the server "+url+" does not let this key in", err.Error(), "bindery access list")
 	}

@@ -83,7 +83,7 @@ func (v *restore) run(ctx context.Context, c *cli, args []string) error {
 		return v.print(c, in.view(out))
 	}
 	if onServer {
-		out.Server, err = n.URL, v.intoServer(ctx, c, n, in)
+		out.Server, err = publicURL(n.URL), v.intoServer(ctx, c, n, in)
 	} else {
 		out.Store, err = dir, v.intoStore(ctx, c, dir, in)
 	}

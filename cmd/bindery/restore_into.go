@@ -73,7 +73,7 @@ func (v *restore) intoServer(ctx context.Context, c *cli, n natsContext, in *sou
 	err = v.into(ctx, c, nc, in)
 	switch {
 	case errors.Is(err, ledger.ErrExists):
-		return refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", err.Error(), "bindery --server "+quote(n.URL)+" status")
+		return refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", err.Error(), "bindery --server "+quote(publicURL(n.URL))+" status")
 	case errors.Is(err, ledger.ErrOtherBackup):
 		return refusal(commands.LedgerExists, "a part of another ledger of mesh "+mesh+" is on the server", err.Error(), "nats stream rm "+ledger.StreamName(mesh))
 	}
@@ -124,6 +124,9 @@ func freeForStore(dir string) error {
 
 // grow restores into a locked directory.
 func (v *restore) grow(ctx context.Context, c *cli, dir string, in *source) (err error) {
+	if err := checkStore(dir); err != nil {
+		return err
+	}
 	lock, err := ledger.AcquireLock(ctx, dir, ledger.LockConfig{Command: c.path})
 	if err != nil {
 		return storeError(dir, err)

@@ -123,7 +123,7 @@ func (v *serve) logger(c *cli) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(v.logLevel)); err != nil {
 		return nil, usage(fmt.Sprintf("%q is no log level", clip(v.logLevel)), "it is debug, info, warn or error", "bindery serve --log-level info")
 	}
-	return slog.New(slog.NewTextHandler(c.streams.Err, &slog.HandlerOptions{Level: level})), nil
+	return slog.New(slog.NewTextHandler(shownWriter{to: c.streams.Err, hide: c.withoutLogins}, &slog.HandlerOptions{Level: level})), nil
 }
 
 // address is where to listen: beyond this machine with TLS only.

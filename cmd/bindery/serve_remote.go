@@ -22,7 +22,7 @@ import (
 // not this program's own: one of them writes, the others follow and take over.
 func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *slog.Logger) error {
 	if v.tlsOwn || v.tlsCert != "" || v.listen != defaultListen {
-		return usage("what listens is the server "+n.URL, "--listen and --tls-… are for a store that is served", "bindery serve --server "+n.URL)
+		return usage("what listens is the server "+publicURL(n.URL), "--listen and --tls-… are for a store that is served", "bindery serve --server "+quote(publicURL(n.URL)))
 	}
 	answers := n
 	if v.answerCreds != "" {
@@ -40,7 +40,7 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	if v.snapshots != "" {
 		snapshots = snapshot.In(v.snapshots, logger)
 	}
-	anchor, err := c.remoteAnchor(n.URL, logger)
+	anchor, err := c.remoteAnchor(publicURL(n.URL), logger)
 	if err != nil {
 		return err
 	}

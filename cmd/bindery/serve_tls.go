@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"bindery/commands"
+	"bindery/ledger"
 )
 
 // A serving process that others reach over the network proves who it is. The
@@ -166,8 +167,8 @@ func writePair(certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) erro
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+	if err := ledger.ReplaceFile(keyFile, 0o600, ledger.Bytes(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))); err != nil {
 		return err
 	}
-	return os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	return ledger.ReplaceFile(certFile, 0o600, ledger.Bytes(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }

@@ -26,6 +26,9 @@ import (
 // endpointFile is its name.
 const endpointFile = "serve.json"
 
+// maxEndpointFile bounds what is read of it, in bytes: certificates are in it.
+const maxEndpointFile = 1 << 20
+
 // endpoint is how a serving process is reached.
 type endpoint struct {
 	URL string `json:"url"`
@@ -74,7 +77,7 @@ func withdrawEndpoint(dir string) error {
 // that was killed leaves it behind.
 func findEndpoint(dir string) (endpoint, bool) {
 	var e endpoint
-	data, err := os.ReadFile(filepath.Join(dir, endpointFile))
+	data, err := ledger.ReadRegular(filepath.Join(dir, endpointFile), maxEndpointFile)
 	return e, err == nil && json.Unmarshal(data, &e) == nil
 }
 
@@ -142,6 +145,12 @@ var errNotServed = errors.New("nobody serves the store")
 // throughServe opens a session with the process that serves the store, if there
 // is one.
 func (c *cli) throughServe(dir string) (*session, error) {
+	if _, err := os.Lstat(filepath.Join(dir, endpointFile)); err != nil {
+		return nil, errNotServed
+	}
+	if err := checkParts(dir, false, endpointFile); err != nil { // else somebody could name another server
+		return nil, err
+	}
 	e, ok := findEndpoint(dir)
 	if !ok {
 		return nil, errNotServed

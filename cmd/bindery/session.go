@@ -137,11 +137,9 @@ func (s *session) later(f func() error) { s.closes = append(s.closes, f) }
 func (s *session) open(ctx context.Context, c *cli, dir string, by opening) error {
 	// Not the whole command line: a value in it may be somebody's secret.
 	by.lock.Command = cmp.Or(c.path, "bindery")
-	lock, err := ledger.AcquireLock(ctx, dir, by.lock)
-	if err != nil {
-		return storeError(dir, err)
+	if err := s.lock(ctx, dir, by.lock); err != nil {
+		return err
 	}
-	s.later(lock.Unlock)
 	if err := withdrawEndpoint(dir); err != nil { // of one that was killed
 		return storeError(dir, err)
 	}
@@ -189,6 +187,19 @@ func (s *session) open(ctx context.Context, c *cli, dir string, by opening) erro
 	s.conn = caller
 	s.client, err = service.NewClient(caller, s.mesh)
 	return err
+}
+
+// lock makes a store this process's own, if nobody else can change it.
+func (s *session) lock(ctx context.Context, dir string, by ledger.LockConfig) error {
+	if err := checkParts(dir, false, ledger.LockFile); err != nil { // before anything is written there
+		return err
+	}
+	lock, err := ledger.AcquireLock(ctx, dir, by)
+	if err != nil {
+		return storeError(dir, err)
+	}
+	s.later(lock.Unlock)
+	return checkStore(dir)
 }
 
 // unread tells a store that holds nothing from one whose ledger the server could
@@ -346,10 +357,11 @@ func (c *cli) askOf(ctx context.Context, s *session, q commands.Query) (json.Raw
 func storeError(dir string, err error) error {
 	var locked *ledger.LockedError
 	var path *os.PathError
+	var link *ledger.LinkError
 	switch {
 	case errors.As(err, &locked):
 		return lockedRefusal(locked)
-	case errors.As(err, &path):
+	case errors.As(err, &path), errors.As(err, &link):
 		return refusal(commands.StoreUnusable, "the store "+dir+" cannot be used", err.Error(), "ls -ld "+quote(dir))
 	}
 	return err

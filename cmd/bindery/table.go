@@ -170,6 +170,7 @@ func (p *paper) tableOf(heads []string, rows [][]string, last []bool) {
 	if len(rows) == 0 {
 		return
 	}
+	rows = shownCells(rows)
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
 	t.SuppressTrailingSpaces()
@@ -189,6 +190,17 @@ func (p *paper) tableOf(heads []string, rows [][]string, last []bool) {
 	}
 	t.SetColumnConfigs(fit(heads, rows, last, p.width))
 	p.line(t.Render())
+}
+
+func shownCells(rows [][]string) [][]string {
+	out := make([][]string, len(rows))
+	for i, r := range rows {
+		out[i] = make([]string, len(r))
+		for j, cell := range r {
+			out[i][j] = shownCell(cell)
+		}
+	}
+	return out
 }
 
 func plainStyle() table.Style {

@@ -14,6 +14,8 @@ package main
 //     different it says "unchanged".
 //   - A state is always a word. Colour only repeats what the word says, and is
 //     left out in pipes, with NO_COLOR, and where TERM is dumb.
+//   - A character that a terminal would not show as itself is printed as its escape
+//     (shown.go).
 //   - Instants are relative in tables and RFC 3339 in UTC elsewhere.
 //   - -q leaves out what was done and what was noticed, never data or errors.
 
@@ -121,18 +123,19 @@ func (u *ui) print(a answer) error {
 	switch u.format {
 	case formatJSON:
 		out, err = indented(a.json)
+		out = shownJSON(out)
 	case formatJSONLines:
-		out = lines(a.items)
+		out = shownJSON(lines(a.items))
 	case formatYAML:
 		out, err = yamlOf(a.json)
 	case formatName:
 		for _, n := range a.names {
-			out = append(append(out, n...), '\n')
+			out = append(append(out, shownLine(n)...), '\n')
 		}
 	default:
 		p := &paper{ui: u, color: u.color, width: u.width, wide: u.format == formatWide}
 		a.human(p)
-		out = p.buf.Bytes()
+		out = p.bytes()
 		if a.none != "" && len(a.items) == 0 {
 			u.note(a.none)
 		}
@@ -146,7 +149,7 @@ func (u *ui) print(a answer) error {
 // note says something that is no data.
 func (u *ui) note(text string) {
 	if !u.quiet {
-		fmt.Fprintln(u.err, text)
+		fmt.Fprintln(u.err, shownText(text))
 	}
 }
 
@@ -159,7 +162,7 @@ func (u *ui) warn(texts []string) {
 	for _, t := range texts {
 		p.line(p.paint(yellow, "warning:") + " " + t)
 	}
-	_, _ = u.err.Write(p.buf.Bytes())
+	_, _ = u.err.Write(p.bytes())
 }
 
 // machine reports whether JSON was asked for.
@@ -176,11 +179,11 @@ func (u *ui) refusal(r *commands.Refusal) {
 		if err != nil {
 			data = []byte(`{"code":"internal","message":"an error that cannot be shown","why":"","fix":"","candidates":[]}`)
 		}
-		_, _ = u.err.Write(append(unescapeHTML(data), '\n'))
+		_, _ = u.err.Write(append(shownJSON(unescapeHTML(data)), '\n'))
 		return
 	}
 	p := &paper{ui: u, color: u.errColor}
-	p.line(fmt.Sprintf("%s %s [%s]", p.paint(red, "error:"), r.Message, r.Code))
+	p.line(fmt.Sprintf("%s %s [%s]", p.paint(red, "error:"), shownLine(r.Message), r.Code))
 	if r.Why != "" {
 		p.line(p.paint(faint, "why:") + " " + strings.ReplaceAll(r.Why, "\n", "\n  "))
 	}
@@ -189,9 +192,9 @@ func (u *ui) refusal(r *commands.Refusal) {
 		p.indented(candidateRows(r.Candidates))
 	}
 	if r.Fix != "" {
-		p.line(p.paint(faint, "fix:") + " " + r.Fix)
+		p.line(p.paint(faint, "fix:") + " " + shownLine(r.Fix))
 	}
-	_, _ = u.err.Write(p.buf.Bytes())
+	_, _ = u.err.Write(p.bytes())
 }
 
 // candidateRows are the candidates, without the columns that none of them has.

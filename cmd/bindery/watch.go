@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bindery/commands"
-	"bindery/commands/service"
 	"bindery/commands/subscriber"
 	"bindery/events"
 	"bindery/projections"
@@ -239,12 +238,10 @@ func (w *watchRun) filter(ctx context.Context, s *session) error {
 
 // items are what comes, the one way or the other.
 func (w *watchRun) items(ctx context.Context, s *session) iter.Seq2[subscriber.Item, error] {
-	if !w.byDocuments() {
-		return subscriber.Stream(ctx, s.conn, s.mesh, w.o)
+	if w.byDocuments() {
+		return subscriber.Documents(ctx, s.client, w.o)
 	}
-	o := w.o
-	o.Check = func(ctx context.Context, at service.Cursor) error { return s.client.CheckCursor(ctx, at) }
-	return subscriber.KV(ctx, s.conn, s.mesh, o)
+	return subscriber.Stream(ctx, s.client, w.o)
 }
 
 // follow handles what comes on one session; nil at the end of --once.

@@ -3,14 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"time"
 
 	"bindery/commands"
 	"bindery/events"
+	"bindery/ledger/owned"
 	"bindery/projections"
 )
 
@@ -32,10 +33,15 @@ func (w *watchRun) execute(ctx context.Context, ch *projections.Change) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, w.command[0], w.command[1:]...)
+	program, err := owned.Find(w.command[0])
+	if err != nil {
+		return w.cannotRun(err)
+	}
+	defer program.Close()
+	cmd := program.Command(ctx, w.command[1:]...)
 	cmd.Stdin = bytes.NewReader(append(data, '\n'))
 	cmd.Stdout, cmd.Stderr = w.c.streams.Out, w.c.streams.Err
-	cmd.Env = append(os.Environ(), environment(ch)...)
+	cmd.Env = append(append(os.Environ(), environment(ch)...), program.Environment())
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = lingering
 	if err := cmd.Run(); err != nil {
@@ -46,6 +52,17 @@ func (w *watchRun) execute(ctx context.Context, ch *projections.Change) error {
 			fmt.Sprintf("%v; it was given %s of %s, which is not handled", err, ch.Kind, changedSlot(ch)), w.resume())
 	}
 	return nil
+}
+
+// cannotRun refuses to go on where the command of --exec cannot be run, or others
+// could change it: a watch often runs as a service, with that service's rights.
+func (w *watchRun) cannotRun(err error) error {
+	r := refusal(commands.CommandFailed, w.command[0]+" is not run", err.Error(), w.resume())
+	var problem *owned.Problem
+	if errors.As(err, &problem) && problem.Fix != "" {
+		r.Fix = problem.Fix
+	}
+	return r
 }
 
 // environment is what a command finds of a change beside its standard input.

@@ -19,7 +19,7 @@ func (w *watchRun) line(ch *projections.Change) error {
 	if u.machine() {
 		data, err := marshal(ch)
 		if err == nil {
-			_, err = u.out.Write(append(data, '\n'))
+			_, err = u.out.Write(append(shownJSON(data), '\n'))
 		}
 		return err
 	}
@@ -32,10 +32,10 @@ func (w *watchRun) line(ch *projections.Change) error {
 	kind := fmt.Sprintf("%-*s", kindWidth, ch.Kind)
 	text := ch.Text()
 	if ch.Reason != "" && ch.Kind != projections.ChangeIssueFailed {
-		text += p.paint(faint, "  ("+ch.Reason+")")
+		text += p.paint(faint, "  ("+shownLine(ch.Reason)+")")
 	}
 	p.linef("%*d  %s  %s  %-*s  %s", seqWidth, ch.Seq, p.paint(faint, when), p.kind(ch.Kind, kind), slotWidth, changedSlot(ch), text)
-	_, err := u.out.Write(p.buf.Bytes())
+	_, err := u.out.Write(p.bytes())
 	return err
 }
 
@@ -71,7 +71,7 @@ func (w *watchRun) mark(seq uint64) error {
 	}
 	data, err := marshal(caughtUp{Kind: "caught-up", Seq: seq, Mesh: w.me.Mesh, MeshID: w.me.MeshID})
 	if err == nil {
-		_, err = u.out.Write(append(data, '\n'))
+		_, err = u.out.Write(append(shownJSON(data), '\n'))
 	}
 	return err
 }

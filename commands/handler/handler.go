@@ -140,6 +140,7 @@ type Handler struct {
 	open   bool // Observe is told
 
 	lastGroup int // owned by the writer
+	reports   *reports
 	health    health
 }
 
@@ -182,7 +183,7 @@ func Open(ctx context.Context, cfg Config) (*Handler, error) {
 		cfg.State = projections.New()
 	}
 	h := &Handler{cfg: cfg, queue: make(chan *call, queueLength), done: make(chan struct{}), state: cfg.State,
-		growth: NewGrowth(), ctx: context.Background()}
+		growth: NewGrowth(), reports: newReports(), ctx: context.Background()}
 	h.cfg.State = nil
 	if err := h.catchUp(ctx); err != nil {
 		return nil, err

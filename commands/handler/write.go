@@ -211,6 +211,11 @@ func (h *Handler) decide(c *call) (step events.Group) {
 	if c.err = h.admit(c, now); c.err != nil || c.repeat != nil {
 		return nil
 	}
+	report, err := h.limit(c.req, now)
+	if err != nil {
+		c.err = err
+		return nil
+	}
 	back := h.state.Time.Sub(now)
 	env := commands.Env{Now: now, NewID: h.cfg.NewID, Actor: c.req.Actor, Reason: c.req.Reason,
 		Command: c.req.ID, CommandHash: c.hash, After: h.head, Whole: c.req.DryRun}
@@ -238,6 +243,9 @@ func (h *Handler) decide(c *call) (step events.Group) {
 		return nil
 	}
 	c.group, c.events = d.Records, d.Events
+	if report != nil && c.result.Changed {
+		h.reports.spend(*report, now)
+	}
 	return step
 }
 

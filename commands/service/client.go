@@ -179,6 +179,9 @@ func (c *Client) fail(err error) {
 // Close stops listening for answers.
 func (c *Client) Close() error { return c.sub.Unsubscribe() }
 
+// Closed reports whether the client's connection is closed for good.
+func (c *Client) Closed() bool { return c.nc.IsClosed() }
+
 // errLostPart is returned when an answer did not arrive whole.
 var errLostPart = errors.New("a part of the answer is missing")
 

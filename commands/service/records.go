@@ -43,9 +43,12 @@ const maxRecordsSize = 2 << 20
 // RecordsPage is the answer to a RecordsQuery: whole commands, but for events before
 // First.
 type RecordsPage struct {
-	Mesh  string         `json:"mesh"`
-	Seq   uint64         `json:"seq"`  // the ledger's last
-	Next  uint64         `json:"next"` // to go on with; 0 at the end
+	Mesh   string    `json:"mesh"`
+	MeshID events.ID `json:"mesh_id,omitzero"`
+	Seq    uint64    `json:"seq"`   // the ledger's last
+	Next   uint64    `json:"next"`  // to go on with; 0 at the end
+	Chain  string    `json:"chain"` // the chain value of the last item: what to ask with from Next on
+	// The items come last: a client may ask for the next page before it reads them.
 	Items []StoredRecord `json:"items"`
 }
 
@@ -65,11 +68,15 @@ func (r *StoredRecord) Record() events.Record {
 // Records reads one page of the log as it is stored.
 func (c *Client) Records(ctx context.Context, q RecordsQuery) (RecordsPage, error) {
 	var page RecordsPage
-	data, err := c.query(ctx, RecordsQueryName, q, silent+time.Duration(q.Wait)*time.Millisecond, c.followers, 0)
+	data, err := c.rawRecords(ctx, q)
 	if err != nil {
 		return page, err
 	}
 	return page, json.Unmarshal(data, &page)
+}
+
+func (c *Client) rawRecords(ctx context.Context, q RecordsQuery) (json.RawMessage, error) {
+	return c.query(ctx, RecordsQueryName, q, silent+time.Duration(q.Wait)*time.Millisecond, c.followers, 0)
 }
 
 // recordsQuery answers a RecordsQuery.
@@ -109,12 +116,11 @@ func (RecordsQuery) Name() string { return RecordsQueryName }
 // records makes one page.
 func (s *Service) records(q RecordsQuery) (RecordsPage, error) {
 	page := RecordsPage{Items: []StoredRecord{}}
-	var mesh events.ID
-	s.state.View(func(st *projections.State) { page.Mesh, page.Seq, mesh = st.Mesh.Name, st.Seq, st.Mesh.ID })
+	s.state.View(func(st *projections.State) { page.Mesh, page.MeshID, page.Seq = st.Mesh.Name, st.Mesh.ID, st.Seq })
 	if q.First > page.Seq {
 		return page, nil
 	}
-	from, err := s.before(q, mesh)
+	from, err := s.before(q, page.MeshID)
 	for try := 0; err == nil; try++ {
 		err = s.fill(&page, q, from)
 		var damage *ledger.DamageError
@@ -122,13 +128,17 @@ func (s *Service) records(q RecordsQuery) (RecordsPage, error) {
 			break
 		}
 		// What it began after may be no event of the ledger.
-		from, err = s.before(RecordsQuery{First: from.Seq}, mesh)
+		from, err = s.before(RecordsQuery{First: from.Seq}, page.MeshID)
 	}
 	if err != nil && len(page.Items) == 0 {
 		return page, err
 	}
-	if n := len(page.Items); n > 0 && page.Items[n-1].Seq < page.Seq {
-		page.Next = page.Items[n-1].Seq + 1
+	if n := len(page.Items); n > 0 {
+		last := page.Items[n-1].Record()
+		page.Chain = last.Get(events.HeaderChain)
+		if last.Seq < page.Seq {
+			page.Next = last.Seq + 1
+		}
 	}
 	return page, nil
 }

@@ -178,7 +178,12 @@ func TestCommandsChecks(t *testing.T) {
 		"half a command":    func(s []StoredRecord) []StoredRecord { return s[:split+1] },
 		"another's subject": func(s []StoredRecord) []StoredRecord { s[2].Subject = s[1].Subject; return s },
 	} {
-		d := &decoding{items: alter(append([]StoredRecord(nil), all...)), ready: make(chan struct{})}
+		items := alter(append([]StoredRecord(nil), all...))
+		last := items[len(items)-1].Record()
+		mesh, err := events.MeshOf(&last)
+		f.must(err)
+		d, err := look(ledger.Position{}, []byte(encoded(RecordsPage{MeshID: mesh, Seq: last.Seq, Chain: last.Get(events.HeaderChain), Items: items})))
+		f.must(err)
 		d.decode()
 		var damage *ledger.DamageError
 		if !errors.As(d.err, &damage) {

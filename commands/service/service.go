@@ -384,21 +384,28 @@ func (s *Service) respond(req micro.Request, result any, seq uint64) {
 		s.refuse(req, fmt.Errorf("encoding an answer: %w", err))
 		return
 	}
-	s.send(req, answer{Result: data, Seq: seq})
+	// It is an answer as encoding/json would write it, but a long result is not
+	// looked at once more.
+	out := make([]byte, 0, len(data)+40)
+	out = append(append(out, `{"result":`...), data...)
+	if seq > 0 {
+		out = strconv.AppendUint(append(out, `,"seq":`...), seq, 10)
+	}
+	send(req, append(out, '}'))
 }
 
 // refuse sends an error; one that is no refusal becomes one.
 func (s *Service) refuse(req micro.Request, err error) {
-	s.send(req, answer{Error: AsRefusal(err)})
+	data, err := json.Marshal(answer{Error: AsRefusal(err)})
+	if err != nil {
+		data = []byte(`{"error":{"code":"internal","message":"the answer cannot be encoded","why":"","fix":"","candidates":[]}}`)
+	}
+	send(req, data)
 }
 
 // send writes an answer in as many parts as it takes. What cannot be sent is
 // lost with its connection; the caller repeats the command under its id.
-func (s *Service) send(req micro.Request, a answer) {
-	data, err := json.Marshal(a)
-	if err != nil {
-		data = []byte(`{"error":{"code":"internal","message":"the answer cannot be encoded","why":"","fix":"","candidates":[]}}`)
-	}
+func send(req micro.Request, data []byte) {
 	n := max(1, (len(data)+maxPart-1)/maxPart)
 	if n == 1 {
 		_ = req.Respond(data)

@@ -59,13 +59,14 @@ func (w *world) bare(b *testing.B) *sight {
 }
 
 // subscribed is a subscriber that has caught up.
-func (w *world) subscribed(b *testing.B, kv bool) *sight {
+func (w *world) subscribed(b *testing.B, documents bool) *sight {
 	nc := w.dial()
 	ctx, cancel := context.WithCancel(b.Context())
 	s := &sight{seen: make(chan uint64, 100)}
-	items := Stream(ctx, nc, "home", Options{})
-	if kv {
-		items = KV(ctx, nc, "home", Options{Filter: projections.DocumentFilter{Node: w.node("alpha")}})
+	client := w.clientOf(nc, "home")
+	items := Stream(ctx, client, Options{})
+	if documents {
+		items = Documents(ctx, client, Options{Filter: projections.DocumentFilter{Node: w.node("alpha")}})
 	}
 	caught := make(chan bool, 1)
 	done := make(chan bool)
@@ -131,7 +132,7 @@ func BenchmarkSeen(b *testing.B) {
 			of[name] = [3][]float64{append(x[0], ratio), append(x[1], given), append(x[2], acked)}
 		}
 		for i := range benchBlocks {
-			order := []string{"bare", "stream", "kv"}
+			order := []string{"bare", "stream", "documents"}
 			if i%2 == 1 {
 				slices.Reverse(order)
 			}
@@ -139,7 +140,7 @@ func BenchmarkSeen(b *testing.B) {
 			for _, name := range order {
 				s := w.bare
 				if name != "bare" {
-					s = func(b *testing.B) *sight { return w.subscribed(b, name == "kv") }
+					s = func(b *testing.B) *sight { return w.subscribed(b, name == "documents") }
 				}
 				g, a := w.block(b, s(b))
 				given[name], acked[name] = p99(g), p99(a)
@@ -148,7 +149,7 @@ func BenchmarkSeen(b *testing.B) {
 				note(name, given[name]/given["bare"], given[name], acked[name])
 			}
 		}
-		for _, name := range []string{"bare", "stream", "kv"} {
+		for _, name := range []string{"bare", "stream", "documents"} {
 			if name != "bare" {
 				b.ReportMetric(benchMedian(of[name][0]), name+"-x-bare")
 			}

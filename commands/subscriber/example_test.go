@@ -7,11 +7,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"bindery/commands"
 	"bindery/commands/handler"
 	"bindery/commands/manifest"
+	"bindery/commands/service"
 	"bindery/commands/subscriber"
 	"bindery/events"
 	"bindery/ledger"
@@ -23,9 +22,9 @@ import (
 func ExampleStream() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	nc, write, end := exampleLedger(ctx) // elsewhere: nats.Connect(url, nats.MaxReconnects(-1), …)
+	client, write, end := exampleLedger(ctx) // elsewhere: service.NewClient(nc, "home"), and SignWith(key)
 	defer end()
-	for item, err := range subscriber.Stream(ctx, nc, "home", subscriber.Options{Initial: true}) {
+	for item, err := range subscriber.Stream(ctx, client, subscriber.Options{Initial: true}) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -53,7 +52,7 @@ func ExampleStream() {
 }
 
 // exampleLedger is a small ledger in this process, what writes to it, and its end.
-func exampleLedger(ctx context.Context) (nc *nats.Conn, write func(...commands.Command), end func()) {
+func exampleLedger(ctx context.Context) (client *service.Client, write func(...commands.Command), end func()) {
 	must := func(err error) {
 		if err != nil {
 			log.Fatal(err)
@@ -63,11 +62,15 @@ func exampleLedger(ctx context.Context) (nc *nats.Conn, write func(...commands.C
 	must(err)
 	srv, err := ledger.StartEmbedded(ctx, ledger.EmbeddedConfig{Dir: dir})
 	must(err)
-	nc, err = srv.Connect()
+	nc, err := srv.Connect()
 	must(err)
 	l, err := ledger.Create(ctx, nc, "home", ledger.CreateOptions{})
 	must(err)
 	h, err := handler.Open(ctx, handler.Config{Log: l})
+	must(err)
+	svc, err := service.Serve(service.Config{Conn: nc, Mesh: "home", Handler: h, Log: l, Version: "0.0.0"})
+	must(err)
+	client, err = service.NewClient(nc, "home")
 	must(err)
 	newID := handler.NewIDs(time.Now)
 	write = func(cs ...commands.Command) {
@@ -81,5 +84,5 @@ func exampleLedger(ctx context.Context) (nc *nats.Conn, write func(...commands.C
 		commands.RegisterProvider{Name: "pg", Provision: "postgres", Node: "alpha", Endpoint: "alpha:5432"},
 		commands.DeclareModule{Name: "wiki", Module: manifest.Module{Requires: map[string]manifest.Requirement{"db": {Provision: "postgres"}}}},
 		commands.CreateAssignment{Module: "wiki", Node: "alpha"})
-	return nc, write, func() { h.Close(); nc.Close(); srv.Close(); _ = os.RemoveAll(dir) }
+	return client, write, func() { must(svc.Stop()); h.Close(); nc.Close(); srv.Close(); _ = os.RemoveAll(dir) }
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"bindery/commands"
+	"bindery/commands/service"
 	"bindery/events"
 	"bindery/projections"
 )
@@ -86,10 +87,10 @@ func same(t *testing.T, want, got []projections.Change) {
 	}
 }
 
-func ready(t *testing.T, w *world, nc *nats.Conn, o Options) (h *heard, caught chan Item) {
+func ready(t *testing.T, w *world, c *service.Client, o Options) (h *heard, caught chan Item) {
 	t.Helper()
 	caught = make(chan Item, 1)
-	h = listen(Stream(t.Context(), nc, "home", o), func(i Item) {
+	h = listen(Stream(t.Context(), c, o), func(i Item) {
 		if i.CaughtUp {
 			caught <- i
 		}
@@ -114,7 +115,7 @@ func TestStreamOverRestarts(t *testing.T) {
 	w.furnish()
 	w.assign("a", "alpha", 20)
 	from := w.seq()
-	h, _ := ready(t, w, w.dial(), Options{})
+	h, _ := ready(t, w, w.client(), Options{})
 	rng := rand.New(rand.NewPCG(1, 1))
 	for round := range 4 {
 		w.assign(fmt.Sprintf("r%d", round), "beta", 30)
@@ -146,7 +147,7 @@ func TestStreamSlowly(t *testing.T) {
 	w.furnish()
 	from := w.seq()
 	n := 0
-	h := listen(Stream(t.Context(), w.dial(), "home", Options{From: from + 1}), func(i Item) {
+	h := listen(Stream(t.Context(), w.client(), Options{From: from + 1}), func(i Item) {
 		switch n++; {
 		case n == 100:
 			time.Sleep(3 * time.Second)
@@ -187,7 +188,7 @@ func TestStreamGoesOn(t *testing.T) {
 		t.Fatalf("%d changes, %d of them different", len(all), len(place))
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
-	nc := w.dial()
+	client := w.client()
 	o := Options{From: from + 1}
 	done := 0 // how many are handled, up to a cursor that was kept or not
 	runs := 0
@@ -197,7 +198,7 @@ func TestStreamGoesOn(t *testing.T) {
 		}
 		stopAt := rng.IntN(300) // one command changes 150 bindings
 		kept, first := 0, true
-		for item, err := range Stream(t.Context(), nc, "home", o) {
+		for item, err := range Stream(t.Context(), client, o) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +240,7 @@ func TestStreamInitial(t *testing.T) {
 	middle := w.seq()
 	w.assign("b", "beta", 5)
 	w.do(commands.MoveAssignment{Assignment: "a-0", To: "beta"})
-	nc := w.dial()
+	client := w.client()
 	for _, tt := range []struct {
 		o             Options
 		docs, changes int
@@ -254,7 +255,7 @@ func TestStreamInitial(t *testing.T) {
 		{Options{From: 1, Filter: projections.DocumentFilter{Node: w.node("alpha")}}, 0, 11}, // the move, too
 	} {
 		docs, changes := 0, 0
-		for item, err := range Stream(t.Context(), nc, "home", tt.o) {
+		for item, err := range Stream(t.Context(), client, tt.o) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,12 +296,12 @@ func TestStreamRestored(t *testing.T) {
 			saved := t.TempDir()
 			copyStore(t, w.dir, saved)
 			w.start()
-			nc := w.dial()
+			client := w.client()
 			var last Cursor
-			h, _ := ready(t, w, nc, Options{From: 1})
+			h, _ := ready(t, w, client, Options{From: 1})
 			w.assign("b", "alpha", 20)
 			h.take(t, 50) // what was there, and what has come
-			for item, err := range Stream(t.Context(), nc, "home", Options{From: 1}) {
+			for item, err := range Stream(t.Context(), client, Options{From: 1}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -316,13 +317,13 @@ func TestStreamRestored(t *testing.T) {
 			if err := h.ends(t); !errors.As(err, &r) {
 				t.Fatalf("who runs on is told %v", err)
 			}
-			for _, err := range Stream(t.Context(), nc, "home", Options{Cursor: &last}) {
+			for _, err := range Stream(t.Context(), client, Options{Cursor: &last}) {
 				if !errors.As(err, &r) {
 					t.Fatalf("who comes with a cursor is told %v", err)
 				}
 			}
 			// What it has in common with the other one is as good as ever.
-			for item, err := range Stream(t.Context(), nc, "home", Options{From: early}) {
+			for item, err := range Stream(t.Context(), client, Options{From: early}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -341,9 +342,9 @@ func TestStreamBadCursor(t *testing.T) {
 	w := newWorld(t)
 	w.furnish()
 	w.assign("a", "alpha", 5)
-	nc := w.dial()
+	client := w.client()
 	var good, within Cursor
-	for item, err := range Stream(t.Context(), nc, "home", Options{From: 1}) {
+	for item, err := range Stream(t.Context(), client, Options{From: 1}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,13 +365,13 @@ func TestStreamBadCursor(t *testing.T) {
 	chain.Chain = "00" + chain.Chain[2:]
 	for _, c := range []Cursor{within, other, ahead, chain} {
 		var r *RestoredError
-		for _, err := range Stream(t.Context(), nc, "home", Options{Cursor: &c}) {
+		for _, err := range Stream(t.Context(), client, Options{Cursor: &c}) {
 			if !errors.As(err, &r) || r.Cursor != c {
 				t.Fatalf("%+v: %v", c, err)
 			}
 		}
 	}
-	for item, err := range Stream(t.Context(), nc, "home", Options{Cursor: &good}) {
+	for item, err := range Stream(t.Context(), client, Options{Cursor: &good}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,16 +387,16 @@ func TestStreamEnds(t *testing.T) {
 	w := newWorld(t)
 	w.furnish()
 	ctx, cancel := context.WithCancel(t.Context())
-	h := listen(Stream(ctx, w.dial(), "home", Options{}), func(i Item) { cancel() })
+	h := listen(Stream(ctx, w.client(), Options{}), func(i Item) { cancel() })
 	if err := h.ends(t); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context: %v", err)
 	}
 	nc := w.dial()
-	h = listen(Stream(t.Context(), nc, "home", Options{}), func(i Item) { nc.Close() })
+	h = listen(Stream(t.Context(), w.clientOf(nc, "home"), Options{}), func(i Item) { nc.Close() })
 	if err := h.ends(t); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("after the connection: %v", err)
 	}
-	if err := (listen(Stream(t.Context(), w.dial(), "away", Options{}), nil)).ends(t); err == nil {
+	if err := (listen(Stream(t.Context(), w.clientOf(w.dial(), "away"), Options{}), nil)).ends(t); err == nil {
 		t.Error("a ledger that is not there is followed")
 	}
 }

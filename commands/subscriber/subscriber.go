@@ -20,8 +20,8 @@ type Cursor = service.Cursor
 
 // Options say what is wanted, and from where on.
 type Options struct {
-	// Filter narrows whose documents and changes come. KV reads only the keys of its
-	// node; the zero one gives all.
+	// Filter narrows whose documents and changes come. For Documents it names a node;
+	// for Stream the zero one gives all.
 	Filter projections.DocumentFilter
 	// Cursor goes on after what was handled. It comes before From and Initial.
 	Cursor *Cursor
@@ -30,10 +30,6 @@ type Options struct {
 	From uint64
 	// Initial asks for the documents first, as they are before the first change.
 	Initial bool
-	// Check asks the ledger's writer whether a cursor is of this ledger; the error is
-	// a *commands.Refusal with ledger_restored where it is not. Only KV needs it: see
-	// service.Client.CheckCursor.
-	Check func(context.Context, Cursor) error
 }
 
 // Item is one thing that comes: a document, the mark, or a change.
@@ -64,8 +60,8 @@ func (e *RestoredError) Error() string {
 	return fmt.Sprintf("sequence %d is not what was read there: %s: the ledger was restored to an earlier state, or is another one", e.Cursor.Seq, e.Why)
 }
 
-// ErrNoPast is what KV says to who asks for a sequence.
-var ErrNoPast = errors.New("a bucket has no past: a sequence to begin at needs the stream")
+// ErrNoPast is what Documents says where a sequence to begin at is given.
+var ErrNoPast = errors.New("documents have no past: a sequence to begin at needs the ledger")
 
 // errStop: whoever iterates wants no more.
 var errStop = errors.New("stopped")
@@ -95,12 +91,6 @@ func restored(at Cursor, err error) error {
 	return err
 }
 
-// isRestored reports whether an error says that the ledger is another one.
-func isRestored(err error) bool {
-	var r *RestoredError
-	return errors.As(err, &r)
-}
-
 // Pauses between tries of what failed and may not fail again; they double.
 const (
 	firstPause = 50 * time.Millisecond
@@ -108,8 +98,8 @@ const (
 )
 
 // pause waits before try number n from 0, or returns why to wait no longer.
-func pause(ctx context.Context, nc *nats.Conn, n int) error {
-	if nc.IsClosed() {
+func pause(ctx context.Context, client *service.Client, n int) error {
+	if client.Closed() {
 		return nats.ErrConnectionClosed
 	}
 	t := time.NewTimer(min(firstPause<<min(n, 8), lastPause))
@@ -119,6 +109,37 @@ func pause(ctx context.Context, nc *nats.Conn, n int) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+const (
+	// opening is how long one question at the beginning may take, and how much longer
+	// than its wait any other.
+	opening = 15 * time.Second
+	// openings is how many such questions in a row may fail.
+	openings = 3
+)
+
+// insist asks a question at the beginning: a few times where it may be answered at the
+// next try.
+func insist(ctx context.Context, client *service.Client, ask func(context.Context) error) error {
+	for try := 0; ; try++ {
+		turn, cancel := context.WithTimeout(ctx, opening)
+		err := ask(turn)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case client.Closed():
+			return nats.ErrConnectionClosed
+		case try+1 >= openings || !service.Passes(err):
+			return err
+		}
+		if err := pause(ctx, client, try); err != nil {
+			return err
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"bindery/commands"
 	"bindery/commands/handler"
 	"bindery/commands/manifest"
+	"bindery/commands/service"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
@@ -35,7 +36,10 @@ type world struct {
 	nc     *nats.Conn
 	log    *ledger.Log
 	h      *handler.Handler
+	svc    *service.Service
+	door   service.Door
 	users  []ledger.User // nil: the server lets in whoever comes
+	keys   []string      // of the guests
 	synced bool          // with fsync, as ever; else without: what is tested is not the disk
 	keeper *keeping      // nil where no documents are kept
 }
@@ -81,15 +85,20 @@ func (w *world) start() {
 	}
 	w.h, err = handler.Open(context.Background(), cfg)
 	w.must(err)
+	answering := service.Config{Conn: w.nc, Mesh: "home", Handler: w.h, Log: w.log, Version: "0.0.0", Door: w.door}
 	if w.keeper != nil {
 		w.keeper.run(w)
+		answering.Keeper = w.keeper.k
 	}
+	w.svc, err = service.Serve(answering)
+	w.must(err)
 }
 
 func (w *world) stop() {
 	if w.srv == nil {
 		return
 	}
+	w.must(w.svc.Stop())
 	if w.keeper != nil {
 		w.keeper.halt()
 	}
@@ -107,6 +116,16 @@ func (w *world) dial() *nats.Conn {
 	w.must(err)
 	w.t.Cleanup(nc.Close)
 	return nc
+}
+
+// client asks as another process does.
+func (w *world) client() *service.Client { return w.clientOf(w.dial(), "home") }
+
+func (w *world) clientOf(nc *nats.Conn, mesh string) *service.Client {
+	w.t.Helper()
+	c, err := service.NewClient(nc, mesh)
+	w.must(err)
+	return c
 }
 
 // newID mints ids for several goroutines.

@@ -10,6 +10,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -29,6 +30,7 @@ import (
 	"bindery/commands/service"
 	"bindery/events"
 	"bindery/ledger"
+	"bindery/ledger/owned"
 )
 
 // Ledger is who is told what was done.
@@ -127,20 +129,27 @@ func New(cfg Config) (*Agent, error) {
 		delay: backOff, crash: func(string) {}}
 	if cfg.Hooks != "" {
 		if a.hooks, err = openHooks(cfg.Hooks); err != nil {
-			return nil, &commands.Refusal{Code: commands.Usage, Message: "the directory of hooks cannot be read", Why: err.Error(),
-				Fix: "ls -ld " + cfg.Hooks, Candidates: []commands.Candidate{}}
+			return nil, badHooks(cfg.Hooks, err)
 		}
 	}
 	return a, nil
+}
+
+// badHooks refuses a directory of hooks.
+func badHooks(dir string, err error) error {
+	r := &commands.Refusal{Code: commands.Usage, Message: "the directory of hooks cannot be used", Why: err.Error(),
+		Fix: "ls -ld " + dir, Candidates: []commands.Candidate{}}
+	var problem *owned.Problem
+	if errors.As(err, &problem) {
+		r.Why, r.Fix = problem.Why+"; whoever can do that chooses what the agent runs", cmp.Or(problem.Fix, r.Fix)
+	}
+	return r
 }
 
 // Run acts until ctx ends (nil), or until it cannot go on: the connection is
 // closed for good or another agent has taken over (IsGone), or the ledger is not
 // the one that was read (a *commands.Refusal with LedgerRestored).
 func (a *Agent) Run(ctx context.Context) error {
-	if a.hooks != nil {
-		defer a.hooks.root.Close()
-	}
 	tree, err := openTree(a.cfg.Root, a.cfg.GroupID)
 	if err != nil {
 		return &commands.Refusal{Code: commands.StoreUnusable, Message: "the agent's directory " + a.cfg.Root + " cannot be used", Why: err.Error(),

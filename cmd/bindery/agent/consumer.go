@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bindery/ledger/owned"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -275,9 +276,12 @@ func (c *consumption) hook(ctx context.Context) error {
 	if len(changed) == 0 {
 		return c.clear()
 	}
-	file, err := c.a.consumerHook(c.r)
+	program, err := c.a.consumerHook(c.r)
 	if errors.Is(err, errNoHook) {
 		return c.took(changed)
+	}
+	if err == nil {
+		defer program.Close()
 	}
 	set := c.r.set()
 	repeated := c.r.Begun == set
@@ -300,22 +304,22 @@ func (c *consumption) hook(ctx context.Context) error {
 	if !c.r.hasFiles() {
 		action = actionRemove
 	}
-	if err := c.run(ctx, file, action, changed, repeated); err != nil {
+	if err := c.run(ctx, program, action, changed, repeated); err != nil {
 		return err
 	}
 	c.a.crash("ran")
 	return c.took(changed)
 }
 
-// consumerHook finds the hook of an assignment.
-func (a *Agent) consumerHook(r *assignmentRecord) (string, error) {
+// consumerHook opens the hook of an assignment.
+func (a *Agent) consumerHook(r *assignmentRecord) (*owned.Program, error) {
 	if a.hooks == nil {
-		return "", errNoHook
+		return nil, errNoHook
 	}
 	return a.hooks.find("consumer", r.Name, r.Module)
 }
 
-func (c *consumption) run(ctx context.Context, file, action string, changed []string, repeated bool) error {
+func (c *consumption) run(ctx context.Context, program *owned.Program, action string, changed []string, repeated bool) error {
 	a := c.a
 	in := consumerInput{Action: action, Attempt: c.r.Attempts, Repeated: repeated, Mesh: a.cfg.Mesh, Node: a.cfg.Node,
 		Assignment: c.r.Name, AssignmentID: c.id, Module: c.r.Module, Root: filepath.Join(a.tree.path, dirBindings, c.id),
@@ -333,7 +337,7 @@ func (c *consumption) run(ctx context.Context, file, action string, changed []st
 	if err != nil {
 		return err
 	}
-	run := hookRun{path: file, stdin: stdin, limit: a.cfg.HookTimeout, secrets: secrets,
+	run := hookRun{program: program, stdin: stdin, limit: a.cfg.HookTimeout, secrets: secrets,
 		env: append(a.actionEnv(action, c.r.Attempts), "SERVICE_BINDING_ROOT="+in.Root, "BINDERY_ASSIGNMENT="+c.r.Name, "BINDERY_MODULE="+c.r.Module)}
 	_, err = run.run(ctx)
 	return err

@@ -272,8 +272,9 @@ func (c *credential) attempt(action string) {
 func (c *credential) run(ctx context.Context, action string, step *string) ([]byte, error) {
 	a, in := c.a, c.r.Input
 	repeated := *step == stepBegun
-	file, err := a.hooks.find("provider", in.Provider, in.Provision)
+	program, err := a.hooks.find("provider", in.Provider, in.Provision)
 	if err == nil {
+		defer program.Close()
 		*step = stepBegun
 	} else if errors.Is(err, errNoHook) {
 		err = errors.New("no hook for provider " + in.name())
@@ -296,7 +297,7 @@ func (c *credential) run(ctx context.Context, action string, step *string) ([]by
 	if err != nil {
 		return nil, err
 	}
-	run := hookRun{path: file, stdin: stdin, limit: a.cfg.HookTimeout, secrets: values(c.r.Secret), secret: action == actionIssue,
+	run := hookRun{program: program, stdin: stdin, limit: a.cfg.HookTimeout, secrets: values(c.r.Secret), secret: action == actionIssue,
 		env: append(a.actionEnv(action, c.r.Attempts), "BINDERY_PROVIDER="+in.Provider, "BINDERY_PROVISION="+in.Provision,
 			"BINDERY_ENDPOINT="+in.Endpoint, "BINDERY_ASSIGNMENT="+in.Assignment, "BINDERY_SLOT="+in.Slot,
 			"BINDERY_GENERATION="+strconv.FormatUint(in.Generation, 10))}

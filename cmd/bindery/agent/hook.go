@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,28 +15,26 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"bindery/ledger/owned"
 )
 
 // hooks finds the operator's programs in a directory:
 //
 //	provider/<provider>, else provider/<provision>, else provider/default
 //	consumer/<assignment>, else consumer/<module>, else consumer/default
-type hooks struct {
-	path string // absolute
-	root *os.Root
-}
+type hooks struct{ path string } // absolute
 
-// openHooks opens the directory of hooks.
+// openHooks takes a directory of hooks, if nobody else could change it.
 func openHooks(dir string) (*hooks, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(abs)
-	if err != nil {
+	if err := owned.Dir(abs); err != nil {
 		return nil, err
 	}
-	return &hooks{path: abs, root: root}, nil
+	return &hooks{path: abs}, nil
 }
 
 // errNoHook says that there is no hook for what is to be done.
@@ -43,81 +42,28 @@ var errNoHook = errors.New("no hook")
 
 const defaultHook = "default"
 
-// find is the path of the first hook of a side that there is, among names. One
-// that others could have written is not run, and nothing else in its place.
-func (h *hooks) find(side string, names ...string) (string, error) {
+// find opens the first hook of a side that exists, among names. A hook that others
+// could change is not run, and no other hook is run in its place. The whole way is
+// checked each time: rights may have changed since the agent started.
+func (h *hooks) find(side string, names ...string) (*owned.Program, error) {
 	for _, name := range append(names, defaultHook) {
 		if name == "" {
 			continue
 		}
 		file := path.Join(side, name)
-		info, err := h.root.Stat(file) // follows no link out of the directory
-		if errors.Is(err, fs.ErrNotExist) {
+		p, err := owned.FindIn(h.path, file)
+		var problem *owned.Problem
+		switch {
+		case err == nil:
+			return p, nil
+		case errors.Is(err, fs.ErrNotExist):
 			continue
+		case errors.As(err, &problem):
+			return nil, fmt.Errorf("the hook %s is not run: %w", file, problem)
 		}
-		if err != nil {
-			return "", fmt.Errorf("the hook %s cannot be used: %w", file, bare(err))
-		}
-		if err := h.trust(file, info); err != nil {
-			return "", err
-		}
-		return filepath.Join(h.path, filepath.FromSlash(file)), nil
+		return nil, fmt.Errorf("the hook %s cannot be used: %w", file, bare(err))
 	}
-	return "", errNoHook
-}
-
-// trust reports whether nobody but root and this user could have written a hook.
-func (h *hooks) trust(file string, info fs.FileInfo) error {
-	switch {
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("the hook %s is no file", file)
-	case info.Mode().Perm()&0o111 == 0:
-		return fmt.Errorf("the hook %s cannot be executed", file)
-	}
-	if err := trusted(file, info); err != nil {
-		return err
-	}
-	dirs, err := h.above(file)
-	if err != nil {
-		return fmt.Errorf("the hook %s cannot be used: %w", file, err)
-	}
-	for _, dir := range dirs {
-		info, err := h.root.Stat(dir)
-		if err != nil {
-			return fmt.Errorf("the directory of the hook %s cannot be read", file)
-		}
-		if err := trusted("the directory of "+file, info); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// above are the directories that a hook lies in, and where it is a link those that
-// what it leads to lies in: who can write one of them can put another hook there.
-func (h *hooks) above(file string) ([]string, error) {
-	out := []string{"."}
-	for range 10 { // links that lead on
-		for dir := path.Dir(file); dir != "." && dir != "/"; dir = path.Dir(dir) {
-			out = append(out, dir)
-		}
-		to, err := h.root.Readlink(file)
-		if err != nil {
-			return out, nil // it is none
-		}
-		file = path.Join(path.Dir(file), filepath.ToSlash(to))
-	}
-	return nil, errors.New("too many links")
-}
-
-func trusted(what string, info fs.FileInfo) error {
-	if uid, ok := ownerOf(info); ok && uid != 0 && uid != os.Geteuid() {
-		return fmt.Errorf("the hook is not run: %s belongs to another user", what)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("the hook is not run: others can write %s", what)
-	}
-	return nil
+	return nil, errNoHook
 }
 
 // Bounds of what a hook may print.
@@ -131,7 +77,7 @@ const hookGrace = 2 * time.Second
 
 // hookRun is one run of a program.
 type hookRun struct {
-	path    string
+	program *owned.Program // closed when the run has ended
 	args    []string
 	env     []string
 	stdin   []byte
@@ -151,12 +97,13 @@ func (f *runFailure) Error() string { return f.reason }
 func (r *hookRun) run(ctx context.Context) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	cmd := exec.CommandContext(limited, r.path, r.args...)
+	defer r.program.Close()
+	cmd := r.program.Command(limited, r.args...)
 	stdin, err := input(r.stdin)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env, cmd.Stdin, cmd.Dir = r.env, stdin, "/"
+	cmd.Env, cmd.Stdin, cmd.Dir = append(r.env, r.program.Environment()), stdin, "/"
 	out, errs := &head{most: maxHookOut}, &tail{most: maxHookErr}
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -207,12 +154,10 @@ func input(data []byte) (io.Reader, error) {
 
 // reason says why a run failed, in words the ledger takes.
 func (r *hookRun) reason(err error, out *head, errs *tail) string {
-	fallback := "it could not be started"
+	fallback := cmp.Or(owned.CannotStart(err), "it could not be started")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		fallback = exitText(exit)
-	} else if errors.Is(err, fs.ErrPermission) {
-		fallback = "it could not be started: permission denied"
 	}
 	line, secrets := lastLine(string(errs.data), errs.cut), r.secrets
 	if r.secret {

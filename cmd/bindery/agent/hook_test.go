@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,18 @@ import (
 	"pgregory.net/rapid"
 
 	"bindery/events"
+	"bindery/ledger/owned"
 )
+
+// program is an open program, a shell script of text.
+func program(t *testing.T, text string) *owned.Program {
+	t.Helper()
+	p, err := owned.Find(script(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
 
 func script(t *testing.T, text string) string {
 	t.Helper()
@@ -58,7 +70,7 @@ func TestHookRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := hookRun{path: script(t, c.text), env: []string{"PATH=" + os.Getenv("PATH")}, stdin: []byte(password), limit: time.Second, secrets: []string{password}}
+			r := hookRun{program: program(t, c.text), env: []string{"PATH=" + os.Getenv("PATH")}, stdin: []byte(password), limit: time.Second, secrets: []string{password}}
 			began := time.Now()
 			if !strings.HasPrefix(c.want, "it took") {
 				r.limit = patience
@@ -88,7 +100,7 @@ func TestHookLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "out")
-			r := hookRun{path: script(t, text), env: []string{"PATH=" + os.Getenv("PATH"), "OUT=" + out}, limit: time.Second}
+			r := hookRun{program: program(t, text), env: []string{"PATH=" + os.Getenv("PATH"), "OUT=" + out}, limit: time.Second}
 			_, _ = r.run(t.Context())
 			size := func() int64 {
 				i, err := os.Stat(out)
@@ -110,7 +122,7 @@ func TestHookLeavesNothing(t *testing.T) {
 func TestHookStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(200*time.Millisecond, cancel)
-	r := hookRun{path: script(t, "sleep 1000"), env: []string{"PATH=" + os.Getenv("PATH")}, limit: time.Minute}
+	r := hookRun{program: program(t, "sleep 1000"), env: []string{"PATH=" + os.Getenv("PATH")}, limit: time.Minute}
 	if _, err := r.run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
@@ -123,7 +135,7 @@ func TestSecretOutputIsNotQuoted(t *testing.T) {
 		`echo '{"token":"made-by-the-server"}'; echo made-by-the-server >&2; exit 1`,
 		`echo made-by-the-server; exit 1`,
 	} {
-		r := hookRun{path: script(t, text), limit: time.Minute, secret: true}
+		r := hookRun{program: program(t, text), limit: time.Minute, secret: true}
 		_, err := r.run(t.Context())
 		if err == nil || strings.Contains(err.Error(), "made-by") {
 			t.Errorf("%s: %v", text, err)
@@ -174,13 +186,13 @@ func TestFindHook(t *testing.T) {
 		"the default":         {files: map[string]os.FileMode{"default": 0o755}, names: []string{"a", "b"}, want: "default"},
 		"no name":             {files: map[string]os.FileMode{"default": 0o755}, names: []string{"", "b"}, want: "default"},
 		"none":                {names: []string{"a"}, want: errNoHook.Error()},
-		"writable by a group": {files: map[string]os.FileMode{"a": 0o775, "default": 0o755}, names: []string{"a"}, want: "the hook is not run: others can write provider/a"},
-		"writable by all":     {files: map[string]os.FileMode{"a": 0o757}, names: []string{"a"}, want: "the hook is not run: others can write provider/a"},
-		"no program":          {files: map[string]os.FileMode{"a": 0o644}, names: []string{"a"}, want: "the hook provider/a cannot be executed"},
-		"a directory":         {links: map[string]string{"a": "."}, names: []string{"a"}, want: "the hook provider/a is no file"},
+		"writable by a group": {files: map[string]os.FileMode{"a": 0o775, "default": 0o755}, names: []string{"a"}, want: "the hook provider/a is not run: others can write DIR/provider/a: its mode is MODE"},
+		"writable by all":     {files: map[string]os.FileMode{"a": 0o757}, names: []string{"a"}, want: "the hook provider/a is not run: others can write DIR/provider/a: its mode is MODE"},
+		"no program":          {files: map[string]os.FileMode{"a": 0o644}, names: []string{"a"}, want: "the hook provider/a cannot be used: it is no program: it cannot be executed"},
+		"a directory":         {links: map[string]string{"a": "."}, names: []string{"a"}, want: "the hook provider/a cannot be used: it is no program: it is a directory"},
 		"a link within":       {files: map[string]os.FileMode{"b": 0o755}, links: map[string]string{"a": "b"}, names: []string{"a"}, want: "a"},
-		"a link out":          {links: map[string]string{"a": "../../../../../.." + elsewhere}, names: []string{"a"}, want: "the hook provider/a cannot be used: path escapes from parent"},
-		"an absolute link":    {links: map[string]string{"a": elsewhere}, names: []string{"a"}, want: "the hook provider/a cannot be used: path escapes from parent"},
+		"a link out":          {links: map[string]string{"a": "../../../../../.." + elsewhere}, names: []string{"a"}, want: "the hook provider/a cannot be used: a link leads out of the directory"},
+		"an absolute link":    {links: map[string]string{"a": elsewhere}, names: []string{"a"}, want: "the hook provider/a cannot be used: a link leads out of the directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -202,13 +214,13 @@ func TestFindHook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer h.root.Close()
-			got, err := h.find("provider", c.names...)
-			if err != nil {
-				got = err.Error()
-			} else {
-				got = filepath.Base(got)
+			p, err := h.find("provider", c.names...)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = filepath.Base(p.Path())
+				_ = p.Close()
 			}
+			got = regexp.MustCompile(`0[0-7]{3}$`).ReplaceAllString(strings.ReplaceAll(got, dir, "DIR"), "MODE")
 			if got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -224,7 +236,6 @@ func TestFindHook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer h.root.Close()
 		if _, err := h.find("provider", "a"); err == nil || !strings.Contains(err.Error(), "others can write") {
 			t.Errorf("%v", err)
 		}
@@ -243,7 +254,6 @@ func TestHookThatIsALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.root.Close()
 	if _, err := h.find("provider", "toy"); err != nil {
 		t.Error(err)
 	}
@@ -257,6 +267,79 @@ func TestHookThatIsALink(t *testing.T) {
 		if err := os.Chmod(in(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What was found is what runs, whatever is put in its place before it is run.
+func TestHookSwappedBeforeItsRun(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.MkdirAll(in("hooks/provider"), 0o755), os.Rename(script(t, "echo good"), in("hooks/provider/toy")),
+		os.MkdirAll(in("evil/provider"), 0o755), os.Rename(script(t, "echo evil"), in("evil/provider/toy")), os.Symlink("hooks", in("alias"))); err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHooks(in("alias"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.find("provider", "toy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(in("alias")), os.Symlink("evil", in("alias"))); err != nil {
+		t.Fatal(err)
+	}
+	r := hookRun{program: p, limit: time.Minute}
+	if out, err := r.run(t.Context()); string(out) != "good\n" || err != nil {
+		t.Errorf("%q %v", out, err)
+	}
+}
+
+// A directory of hooks is not taken where somebody above it could swap it, however
+// it is named; nor is a resolver that somebody could swap.
+func TestDirectoryAboveTheHooks(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.MkdirAll(in("open/hooks/provider"), 0o755), os.Rename(script(t, "echo '{}'"), in("open/hooks/provider/toy")),
+		os.Symlink("open/hooks", in("alias"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	names := []string{in("open/hooks"), in("alias"), "open/hooks", "./alias", "open/../alias"}
+	for _, mode := range []os.FileMode{0o755, 0o777, 0o775} {
+		if err := os.Chmod(in("open"), mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			_, err := openHooks(name)
+			if isRight := mode == 0o755; isRight != (err == nil) {
+				t.Errorf("%s where the mode above is %o: %v", name, mode, err)
+			}
+		}
+		a := &Agent{cfg: Config{HookTimeout: time.Minute, Getenv: os.Getenv}}
+		_, err := a.resolveBy(t.Context(), in("alias/provider/toy"), &need{ref: "vault:x"})
+		if refused := err != nil && strings.Contains(err.Error(), "is not run: others can write"); refused == (mode == 0o755) {
+			t.Errorf("a resolver where the mode above is %o: %v", mode, err)
+		}
+	}
+}
+
+// Rights that change while the agent runs count at the next run.
+func TestDirectoryAboveTheHooksOpensLater(t *testing.T) {
+	dir := t.TempDir()
+	hooksDir := filepath.Join(dir, "above", "hooks")
+	if err := errors.Join(os.MkdirAll(filepath.Join(hooksDir, "provider"), 0o755), os.Rename(script(t, ""), filepath.Join(hooksDir, "provider", "toy"))); err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHooks(hooksDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "above"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.find("provider", "toy"); err == nil || !strings.Contains(err.Error(), "others can write") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"bindery/events"
+	"bindery/ledger/owned"
 	"bindery/projections"
 )
 
@@ -113,7 +114,11 @@ func (a *Agent) resolveBy(ctx context.Context, command string, n *need) (map[str
 		return nil, err
 	}
 	words := strings.Fields(command)
-	run := hookRun{path: words[0], args: words[1:], limit: a.cfg.HookTimeout, stdin: stdin, secret: true,
+	program, err := owned.Find(words[0])
+	if err != nil {
+		return nil, fmt.Errorf("the resolver of %s is not run: %w", scheme, err)
+	}
+	run := hookRun{program: program, args: words[1:], limit: a.cfg.HookTimeout, stdin: stdin, secret: true,
 		env: append(a.env(), "BINDERY_ACTION=resolve", "BINDERY_SCHEME="+scheme)}
 	out, err := run.run(ctx)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/gofrs/flock"
+
+	"bindery/ledger/owned"
 )
 
 // The tree is what an agent writes, all below one directory:
@@ -64,6 +66,12 @@ func openTree(dir string, gid int) (*tree, error) {
 	}
 	if err := os.MkdirAll(abs, modeDir); err != nil {
 		return nil, err
+	}
+	// Where everybody could put another directory in its place, he would have this one
+	// written into any directory of this user's.
+	var p *owned.Problem
+	if err := owned.Dir(abs); errors.As(err, &p) && p.Anybody && p.Path != abs {
+		return nil, p
 	}
 	root, err := os.OpenRoot(abs)
 	if err != nil {

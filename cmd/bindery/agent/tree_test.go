@@ -324,3 +324,24 @@ func TestGroup(t *testing.T) {
 		}
 	}
 }
+
+// A tree is not made where everybody could put a link to another directory in its
+// place.
+func TestTreeThatOthersCouldSwap(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if tr, err := openTree(filepath.Join(dir, "agent"), -1); err == nil {
+		tr.close()
+		t.Error("it is opened")
+	}
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := openTree(filepath.Join(dir, "agent"), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.close()
+}
