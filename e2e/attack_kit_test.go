@@ -160,4 +160,12 @@ func registers(node string) string {
 	return fmt.Sprintf(`{"verb":"node.register","args":{"name":%q},"id":%q,"actor":"ann"}`, node, newULID())
 }
 
+// another grants one more auditor access.
+func (g *guarded) another(t *testing.T, name string) ledger.Key {
+	t.Helper()
+	g.public[name] = strings.TrimSpace(newCLI(t).must(t, "access", "keygen", g.file(name)))
+	g.as(t, "ann").must(t, "access", "grant", name, "--role", "auditor", "--nkey", g.public[name])
+	return g.key(name)
+}
+
 func newULID() string { return ulid.Make().String() }
