@@ -46,7 +46,7 @@ func (c GrantAccess) Decide(t *Tx) error {
 		return invalid(err)
 	}
 	if !slices.Contains(events.Roles(), c.Role) {
-		return refuse(Usage, fmt.Sprintf("role is %q, not one of operator, agent, auditor", clip(string(c.Role))), "", "bindery access grant --help")
+		return refuse(Usage, fmt.Sprintf("role is %q, not one of operator, agent, auditor, writer", clip(string(c.Role))), "", "bindery access grant --help")
 	}
 	if err := events.CheckNKey(c.NKey); err != nil {
 		return codedAs(NKeyInvalid, err)
@@ -55,7 +55,7 @@ func (c GrantAccess) Decide(t *Tx) error {
 		return refuse(NKeyInvalid, "the key is not the public nkey of a user", "its checksum is wrong", "bindery access keygen")
 	}
 	if (c.Role == events.RoleAgent) != (c.Node != "") {
-		return refuse(Usage, "whether "+c.Name+" has a node is said wrongly", "an agent is of one node, an operator or an auditor of none",
+		return refuse(Usage, "whether "+c.Name+" has a node is said wrongly", "an agent is of one node, and nobody else has one",
 			"bindery access grant "+c.Name+" --role agent --node NODE --nkey KEY")
 	}
 	var node projections.NodeRef
@@ -92,6 +92,10 @@ func (c RevokeAccess) Decide(t *Tx) error {
 	if g.Role == events.RoleOperator && t.Operators() == 1 {
 		return refuse(LastOperator, g.Name+" is the last operator", "nobody could grant anything any more",
 			"bindery access grant NAME --role operator --nkey KEY")
+	}
+	if g.Role == events.RoleWriter && len(t.WriterKeys()) == 1 {
+		return refuse(LastWriter, g.Name+" is the last writer", "nothing could be written to this ledger any more",
+			"bindery access grant NAME --role writer --nkey KEY")
 	}
 	return t.emit(g.ID, &events.AccessRevoked{})
 }

@@ -66,7 +66,7 @@ func Authorize(s *projections.State, key string, what any) (actor string, err er
 	about, bound := what.(ofNode)
 	_, who := what.(WhoAmI)
 	switch {
-	case g.Role == events.RoleOperator, who, !writes && g.Role == events.RoleAuditor:
+	case g.Role == events.RoleOperator, who && g.Role != events.RoleWriter, !writes && g.Role == events.RoleAuditor:
 		return g.Name, nil
 	case g.Role == events.RoleAgent && bound && about.concerns(Finder{s}, g.Node):
 		return g.Name, nil

@@ -259,6 +259,9 @@ func (c IssueCredential) Decide(t *Tx) error {
 	if err := t.doneAt(c.Node, held, what); err != nil {
 		return err
 	}
+	if err := t.needOwnSecret(held, c.SecretRef, what); err != nil {
+		return err
+	}
 	return t.emit(t.idOf(held), &events.CredentialIssued{Generation: c.Generation, SecretRef: events.SecretRef(c.SecretRef)})
 }
 

@@ -18,7 +18,12 @@ type CreateMesh struct {
 	// will reach the ledger.
 	Operator string `json:"operator,omitempty"`
 	NKey     string `json:"nkey,omitempty"`
+	// Writer is the key that proves what is written, where a server keeps the ledger.
+	Writer string `json:"writer,omitempty"`
 }
+
+// FirstWriter is the name of the first writer's grant.
+const FirstWriter = "writer"
 
 // RegisterNode adds a machine.
 type RegisterNode struct {
@@ -57,8 +62,16 @@ func (c CreateMesh) Decide(t *Tx) error {
 	if !t.Mesh.ID.IsZero() {
 		return refuse(NameTaken, "the ledger of mesh "+t.Mesh.Name+" exists already", "its id is "+t.Mesh.ID.String(), "bindery status")
 	}
-	if err := t.emit(t.NewID(), &events.MeshCreated{Name: c.Name}); err != nil || c.Operator == "" && c.NKey == "" {
+	if err := t.emit(t.NewID(), &events.MeshCreated{Name: c.Name}); err != nil {
 		return err
+	}
+	if c.Writer != "" {
+		if err := (GrantAccess{Name: FirstWriter, Role: events.RoleWriter, NKey: c.Writer}).Decide(t); err != nil {
+			return err
+		}
+	}
+	if c.Operator == "" && c.NKey == "" {
+		return nil
 	}
 	return GrantAccess{Name: c.Operator, Role: events.RoleOperator, NKey: c.NKey}.Decide(t)
 }

@@ -37,4 +37,8 @@ func TestRecoverMesh(t *testing.T) {
 	if !ok || len(d.Events) != 1 || p.AnchorChain != chain || p.FoundSeq != w.s.Seq-1 {
 		t.Errorf("wrote %+v", d.Events)
 	}
+	d = w.must(RecoverMesh{AnchorSeq: w.s.Seq, AnchorChain: w.s.Chain.String(), FoundSeq: w.s.Seq, Skipped: 3})
+	if p, ok := d.Events[0].Data.(*events.MeshRecovered); !ok || p.Skipped != 3 {
+		t.Errorf("foreign messages are acknowledged by %+v", d.Events)
+	}
 }

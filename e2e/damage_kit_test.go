@@ -254,7 +254,11 @@ func snapshotOf(t testing.TB, c *cli) {
 		t.Fatal(err)
 	}
 	defer n.close()
-	n.h.View(func(s *projections.State) { err = snapshot.In(filepath.Join(c.store, snapshot.Dir), nil).Write(s) })
+	store, _, err := ledger.ReadStoreID(c.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.h.View(func(s *projections.State) { err = snapshot.In(filepath.Join(c.store, snapshot.Dir), nil).SealWith(store.Secrets).Write(s) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func damageCases() []damageCase {
 			d.onServer(func(nc *nats.Conn) error { return limited(nc, 4000) })
 			return 0
 		}},
-		{what: "a foreign message published into the stream", by: byVerify, code: "foreign_event", note: "nothing is lost: it is skipped; `status` counts it", do: func(d *damaged, last uint64) uint64 {
+		{what: "a foreign message published into the stream", by: byVerify, code: "foreign_event", note: "nothing is lost: it is skipped; `status` reports it", do: func(d *damaged, last uint64) uint64 {
 			d.onServer(func(nc *nats.Conn) error {
 				_, err := nc.Request("bindery.home.node.somebody.else", []byte("{}"), patience)
 				return err

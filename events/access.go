@@ -14,9 +14,10 @@ const (
 	RoleOperator Role = "operator" // all commands
 	RoleAgent    Role = "agent"    // acknowledges for what is on its node, and reads what concerns it
 	RoleAuditor  Role = "auditor"  // reads
+	RoleWriter   Role = "writer"   // proves commands of a ledger on a server, and may ask nothing
 )
 
-var allRoles = []Role{RoleOperator, RoleAgent, RoleAuditor}
+var allRoles = []Role{RoleOperator, RoleAgent, RoleAuditor, RoleWriter}
 
 // Roles lists the roles.
 func Roles() []Role { return append([]Role{}, allRoles...) }

@@ -63,9 +63,11 @@ encoding. It is percent-encoded: each byte outside 0x21 to 0x7E, and each space,
 itself. A reader of CloudEvents takes more spellings than this one; a reader of a
 ledger refuses them, so that an event has one.
 
-Headers that do not begin with "ce-" (the server's "Nats-…") are no part of the
-event. A header that begins with "ce-" and is not listed here is: it was written
-by a later version, takes part in the chain and is otherwise let pass.
+A header that begins with "ce-" and is not listed here was written by a later
+version: it takes part in the chain and is otherwise let pass. Beside those an
+event has the server's own headers ("Nats-…"), which are no part of it, and on the
+last event of a command Bindery-Proof (see below). A message with any other header,
+or with Bindery-Proof on another event, is no event where proofs are needed.
 
 # Payload
 
@@ -111,12 +113,50 @@ Whoever knows the chain value at a sequence (an anchor, a signed checkpoint, a
 cursor) thereby knows everything up to it: an edit, a reordering or a deletion
 breaks the chain, a truncation shows against the known value.
 
-A message can be in the stream that no writer of the ledger put there. It is told
-by the chain: where a message does not continue from the last event, and a later
-one does continue from that same event (with its own, later sequence), all between
-them are foreign and are skipped. While no later one decides it, such a message is
-not folded. An edited event cannot pass for a foreign message: its successor
-continues from the value of the event it was.
+# Proof
+
+The chain says what follows from what, and not who wrote it: whoever can publish
+into the stream can continue it. So the last event of each command carries the
+header Bindery-Proof, outside the chain and made over it. It has one of two forms,
+of three words with single spaces between them:
+
+	hmac-sha256 <key id> <HMAC-SHA256 of the text, by the secret of the store>
+	ed25519 <public nkey, U…> <Ed25519 signature of the text, by that key>
+
+The third word is base64url (RFC 4648 section 5) without padding, in its only
+spelling. The key id is the first 16 lower-case hexadecimal digits of the SHA-256 of
+the secret, which is 32 random bytes. The text is four lines, each ended by a line
+feed: "bindery proof 1", the mesh's id, the event's sequence in decimal, and its
+ce-chain. A proof vouches for its command and for everything that it stands on.
+
+In a store a command needs a proof by the store's secret from one sequence on, which
+the store holds beside the secret (1 in a new one). On a server a command needs a
+proof by a key that has a grant of the role writer after the command before it; where
+there is no such grant, none is needed.
+
+A command that needs a proof and has none that fits is foreign, whatever its chain
+value is, and so is the beginning of a command whose end is not there. A command that
+needs none counts by its chain value alone.
+
+# Foreign messages
+
+A reader knows the last event of the ledger, and may have read further: the front of a
+command, or (where no proof is needed) a command that the next message has not
+confirmed. The next event of the ledger continues from one of the two. Where it
+continues from the last event, over what was read further, that was no part of the
+ledger. All messages that an event of the ledger goes over are foreign: they are
+skipped, counted, and never folded. Foreign messages at the end stop nobody: the writer
+continues from its last event, at the sequence after them.
+
+Damage is something else: a message whose own proof fits its sequence and its ce-chain,
+but which continues from no event that is there, and that no command goes over. An
+event before it is not the one that was appended. Where no proof is needed, any message
+with a ce-chain counts as such. So an edited event cannot pass for a foreign message:
+its successor continues from the value of the event it was.
+
+Without the secret, a reader of a ledger with proofs finds a torn command, and a single
+forged one once the next event is there. It cannot tell two forged commands in a row
+from the ledger's own.
 
 # Worked example
 

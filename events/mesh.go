@@ -19,12 +19,13 @@ type MeshClockStepped struct {
 	To   time.Time `json:"to" jsonschema:"description=the writer's clock"`
 }
 
-// MeshRecovered records that the log lost events that had been acknowledged,
-// and that an operator accepted it.
+// MeshRecovered records that the log lost events that had been acknowledged, or
+// holds messages that none of its writers appended, and that an operator accepted it.
 type MeshRecovered struct {
 	AnchorSeq   uint64 `json:"anchor_seq" jsonschema:"description=last sequence the anchor had proved"`
 	AnchorChain string `json:"anchor_chain" jsonschema:"description=chain value there (64 hexadecimal digits)"`
 	FoundSeq    uint64 `json:"found_seq" jsonschema:"description=last sequence found in the log"`
+	Skipped     uint64 `json:"skipped,omitempty" jsonschema:"description=how many messages before it are no part of the ledger and were not acknowledged yet"`
 }
 
 // MeshSealed ends a ledger that has moved elsewhere: nothing may follow.

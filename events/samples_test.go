@@ -49,7 +49,7 @@ func samples() []Payload {
 	return []Payload{
 		&MeshCreated{Name: testMesh},
 		&MeshClockStepped{From: testTime.Add(2 * time.Minute), To: testTime},
-		&MeshRecovered{AnchorSeq: 4711, AnchorChain: strings.Repeat("0123456789abcdef", 4), FoundSeq: 4699},
+		&MeshRecovered{AnchorSeq: 4711, AnchorChain: strings.Repeat("0123456789abcdef", 4), FoundSeq: 4699, Skipped: 3},
 		&MeshSealed{Successor: "nats://ledger.example.net:4222"},
 
 		&NodeRegistered{Name: "node-a"},

@@ -20,6 +20,9 @@ const StoreFile = "store.json"
 type StoreID struct {
 	ID   events.ID `json:"id"`
 	Mesh string    `json:"mesh"`
+	// Secrets prove what the store's writer appended. Who can read them can write
+	// events that count.
+	Secrets Secrets `json:"secrets,omitempty"`
 }
 
 // ReadStoreID reads which store a directory is; ok is false where it does not
@@ -36,8 +39,11 @@ func ReadStoreID(dir string) (s StoreID, ok bool, err error) {
 	if err == nil && s.ID.IsZero() {
 		err = errors.New("it has no id")
 	}
+	if err == nil {
+		err = s.Secrets.check()
+	}
 	if err != nil {
-		return s, false, fmt.Errorf("reading %q: %w", path, err)
+		return StoreID{}, false, fmt.Errorf("reading %q: %w", path, err)
 	}
 	return s, true, nil
 }

@@ -243,7 +243,7 @@ func (a *assembler) hand(c *chunk, from, to int) error {
 	}
 	a.l.noteEvents(a.first, a.tail.Seq)
 	a.pos = a.tail
-	a.noteAccess(evs)
+	a.noteAccess(evs, recs)
 	if !a.emit(evs, recs) {
 		return errStop
 	}
@@ -257,17 +257,6 @@ func (a *assembler) release() error {
 		return a.bad
 	}
 	return a.hand(&chunk{}, 0, 0)
-}
-
-// noteAccess folds what a command says of the ledger's writers, and of what was
-// acknowledged.
-func (a *assembler) noteAccess(evs []events.Event) {
-	for i := range evs {
-		switch evs[i].Data.(type) {
-		case *events.MeshRecovered:
-			a.l.noteRecovered(evs[i].Seq)
-		}
-	}
 }
 
 // keep sets aside the events of an unfinished command.

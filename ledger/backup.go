@@ -20,6 +20,7 @@ func (l *Log) BackupHead(ctx context.Context) (BackupHead, error) {
 	if err != nil {
 		return BackupHead{}, err
 	}
+	check := l.secrets.checker()
 	for to := last; to > 0; {
 		from := max(to, getParallel) - getParallel + 1
 		recs, err := l.Get(ctx, from, to)
@@ -33,7 +34,8 @@ func (l *Log) BackupHead(ctx context.Context) (BackupHead, error) {
 		for i := len(recs) - 1; i >= 0; i-- {
 			// What only looks like an event is found by the walk that writes the backup.
 			e, err := readBorder(&recs[i])
-			if err == nil && e.Last() {
+			proven := len(l.secrets) == 0 || e.Seq < l.secrets.from() || check.by(e.Mesh, &recs[i]) != ""
+			if err == nil && e.Last() && proven {
 				return BackupHead{Mesh: l.mesh, MeshID: e.Mesh, Seq: e.Seq, Chain: e.Chain, Time: recs[i].Get(headerTime)}, nil
 			}
 		}

@@ -151,6 +151,9 @@ func (b *BackupReader) message(line []byte) (r events.Record, foreign bool, err 
 	if m.Foreign {
 		return r, true, nil
 	}
+	if err := publishable(b.head.Mesh, &r); err != nil {
+		return r, false, b.wrong(m.Seq, "no event of this ledger", err)
+	}
 	if _, err := events.Verify(b.a.pos.Chain, b.head.MeshID, &r); err != nil {
 		return r, false, b.wrong(m.Seq, "not the event that was appended", err)
 	}

@@ -58,6 +58,18 @@ func TestBucket(t *testing.T) {
 			if err != nil || last != 8 || len(got) != 3 || got["a.x"] != "four false 4 7" || got["b.x"] != "six false 6 7" || got["a.y"] != " true 8 7" {
 				t.Errorf("%v up to %d, %v", got, last, err)
 			}
+			for key, want := range map[string]string{"a.x": "four false 4 7", "a.y": " true 8 7", "c.x": " true 0 "} {
+				e, err := b.Get(ctx, key)
+				if got := fmt.Sprintf("%s %t %d %s", e.Value, e.Value == nil, e.Revision, e.Header.Get("At")); err != nil || got != want || e.Key != key {
+					t.Errorf("%s: %s, %v, want %s", e.Key, got, err, want)
+				}
+			}
+			if e, err := b.At(ctx, 6); err != nil || e.Key != "b.x" || string(e.Value) != "six" {
+				t.Errorf("%+v, %v", e, err)
+			}
+			if e, err := b.At(ctx, 1); err != nil || e.Revision != 0 || e.Value != nil { // it was replaced
+				t.Errorf("%+v, %v", e, err)
+			}
 			js, err := jetstream.New(s.nc)
 			if err != nil {
 				t.Fatal(err)

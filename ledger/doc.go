@@ -17,10 +17,12 @@
 // # Reading
 //
 // Log.Read and Log.Follow yield whole commands, decoded, in order, each event
-// verified against the chain of hashes. A message that the chain goes over is
-// foreign: somebody else published it below the ledger's subjects. It is
-// skipped and counted, so that nobody can stop a ledger by publishing into it.
-// Everything else that does not fit is a DamageError.
+// verified against the chain of hashes and, where proofs are needed, proven by the
+// ledger's writer (Log.Trust, Position.Writers; package events says how). A message
+// that is neither is foreign: somebody else published it below the ledger's subjects,
+// or it is what is left of a command that was torn. It is skipped and counted, so that
+// nobody can stop a ledger by publishing into it. What the writer has proven and is not
+// there as it was is a DamageError.
 //
 // # Several processes
 //

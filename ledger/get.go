@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -119,20 +118,7 @@ func record(seq uint64, subject string, h nats.Header, data []byte) events.Recor
 	return events.Record{Seq: seq, Subject: subject, Header: h, Data: data}
 }
 
-// api asks JetStream's own interface.
+// api asks JetStream's own interface; without a body where ask is nil.
 func (l *Log) api(ctx context.Context, subject string, ask, answer any) error {
-	var body []byte
-	if ask != nil {
-		var err error
-		if body, err = json.Marshal(ask); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	m, err := l.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+subject, body)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(m.Data, answer)
+	return askAPI(ctx, l.nc, subject, ask, answer)
 }

@@ -73,8 +73,8 @@ func (s Secret) ID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// hmacScheme begins a proof by a secret.
-const hmacScheme = "hmac-sha256"
+// ProofBySecret begins a proof by the secret of a store.
+const ProofBySecret = "hmac-sha256"
 
 // Prove implements Prover.
 func (s Secret) Prove(mesh events.ID, seq uint64, chain string) (string, error) {
@@ -82,7 +82,7 @@ func (s Secret) Prove(mesh events.ID, seq uint64, chain string) (string, error) 
 }
 
 func (s Secret) proof(text []byte) string {
-	return hmacScheme + " " + s.ID() + " " + base64.RawURLEncoding.EncodeToString(s.sum(text))
+	return ProofBySecret + " " + s.ID() + " " + base64.RawURLEncoding.EncodeToString(s.sum(text))
 }
 
 func (s Secret) sum(text []byte) []byte {
@@ -111,6 +111,24 @@ func (s Secrets) check() error {
 		last = one.From
 	}
 	return nil
+}
+
+// After are the secrets for a ledger that is gone on with after a sequence, and whether
+// another one was needed: where there is none, where the newest is for what comes later
+// (that was lost), or where it is not to be used any more.
+func (s Secrets) After(seq uint64, renew bool) (out Secrets, another bool) {
+	for _, one := range s {
+		if one.From <= seq+1 {
+			out = append(out, one)
+		}
+	}
+	if n := len(out); n == len(s) && n > 0 && !renew {
+		return out, false
+	}
+	if n := len(out); n > 0 && out[n-1].From == seq+1 {
+		out = out[:n-1] // nothing was proven with it
+	}
+	return append(out, NewSecret(seq+1)), true
 }
 
 // from is the first sequence that needs a proof; 0: there are no secrets.
@@ -150,7 +168,7 @@ func (s Secrets) checker() *checker {
 	c := &checker{secrets: s}
 	for _, one := range s {
 		c.macs = append(c.macs, hmac.New(sha256.New, one.Key))
-		c.heads = append(c.heads, hmacScheme+" "+one.ID()+" ")
+		c.heads = append(c.heads, ProofBySecret+" "+one.ID()+" ")
 	}
 	return c
 }
@@ -182,7 +200,7 @@ func (c *checker) by(mesh events.ID, r *events.Record) string {
 	if !hmac.Equal(m.Sum(want[:0]), found[:]) {
 		return ""
 	}
-	return c.heads[i][len(hmacScheme)+1 : len(c.heads[i])-1]
+	return c.heads[i][len(ProofBySecret)+1 : len(c.heads[i])-1]
 }
 
 // proven is what a record tells of its writer by itself.
@@ -194,17 +212,21 @@ type proven struct {
 // prove finds out who proved the records that end a command.
 func (c *chunk) prove(s Secrets) {
 	c.proofs = make([]proven, len(c.recs))
-	check := s.checker()
+	check, any := s.checker(), false
 	for i := range c.recs {
 		r := &c.recs[i]
-		if _, has := r.Header[events.HeaderProof]; has {
-			k, n, err := events.ParseBatch(r.Get(events.HeaderBatch))
-			if err != nil || k != n {
-				c.proofs[i].stray = true
-				continue
-			}
+		c.proofs[i].stray = r.Stray()
+		if _, has := r.Header[events.HeaderProof]; !has {
+			continue
+		}
+		any = true
+		if !c.ends(i) {
+			c.proofs[i].stray = true
+		} else if len(s) > 0 {
 			c.proofs[i].who = check.by(c.evs[i].Mesh, r)
 		}
-		c.proofs[i].stray = r.Stray()
+	}
+	if any && len(s) == 0 {
+		c.proveByKeys()
 	}
 }

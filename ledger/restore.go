@@ -5,14 +5,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"bindery/events"
 )
@@ -56,7 +57,10 @@ func Restore(ctx context.Context, nc *nats.Conn, b *BackupReader, opts Restoring
 	if err != nil {
 		return nil, err
 	}
-	r := &restore{l: l, there: there, each: opts.Each, batch: cmp.Or(opts.batch, MaxEvents)}
+	r := &restore{l: l, there: there, each: opts.Each, batch: cmp.Or(opts.batch, MaxEvents), want: backupWriter{w: io.Discard, sum: sha256.New()}}
+	if err := r.want.line(b.Head().line()); err != nil {
+		return nil, err
+	}
 	for {
 		step, err := b.Next()
 		if err == io.EOF {
@@ -89,7 +93,7 @@ func openRestoring(ctx context.Context, nc *nats.Conn, h BackupHead, opts Create
 	}
 	cfg := streamConfig(h.Mesh)
 	cfg.Replicas, cfg.Placement = max(1, opts.Replicas), opts.Placement
-	cfg.Metadata = map[string]string{restoring: h.MeshID.String()}
+	cfg.Metadata = map[string]string{restoring: h.MeshID.String(), createdBy: nuid.Next()}
 	stream, err := js.Stream(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, err = js.CreateStream(ctx, cfg)
@@ -117,6 +121,8 @@ type restore struct {
 	each  func(Position)
 	batch int // events that are appended at once
 
+	want backupWriter // of the backup that the restored ledger must give
+
 	wait  []events.Group // to be appended
 	n     int            // events of wait
 	bytes int
@@ -131,7 +137,19 @@ func (r *restore) take(ctx context.Context, s BackupStep) error {
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
-		return r.foreign(ctx, s.Foreign)
+		m, err := neutral(r.l.mesh, s.Foreign)
+		if err != nil {
+			return err
+		}
+		if err := r.expect(m, true); err != nil {
+			return err
+		}
+		return r.foreign(ctx, m)
+	}
+	for i := range s.Command {
+		if err := r.expect(&s.Command[i], false); err != nil {
+			return err
+		}
 	}
 	first, last := s.Command[0].Seq, s.Command[len(s.Command)-1].Seq
 	switch {
@@ -172,16 +190,20 @@ func (r *restore) flush(ctx context.Context) error {
 	return err
 }
 
-// foreign publishes a message as it is, at its place.
+// expect notes a message that must be there in the end.
+func (r *restore) expect(m *events.Record, foreign bool) error {
+	if err := r.want.line(messageLine(m, foreign)); err != nil {
+		return err
+	}
+	return r.want.flush()
+}
+
+// foreign publishes what stands for a foreign message, at its place.
 func (r *restore) foreign(ctx context.Context, m *events.Record) error {
 	if m.Seq <= r.there {
 		return nil // whatever lies there, it is no event: else the chain value of the last one differs
 	}
-	msg := &nats.Msg{Subject: m.Subject, Header: nats.Header(maps.Clone(m.Header)), Data: m.Data}
-	if msg.Header == nil {
-		msg.Header = nats.Header{}
-	}
-	msg.Header[hExpectSeq] = []string{strconv.FormatUint(m.Seq-1, 10)}
+	msg := &nats.Msg{Subject: m.Subject, Header: nats.Header{hExpectSeq: {strconv.FormatUint(m.Seq-1, 10)}}, Data: m.Data}
 	if _, err := r.l.js.PublishMsg(ctx, msg); err != nil {
 		return fmt.Errorf("restoring sequence %d: %w", m.Seq, err)
 	}
@@ -204,7 +226,11 @@ func (r *restore) finish(ctx context.Context, b *BackupReader) (*Log, error) {
 	if err := r.l.Backup(ctx, io.Discard, Backing{Head: h, Note: b.Note(), Sum: sum}); err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(sum.Sum(nil), b.Sum()) {
+	end := backupEnd{Checkpoint: backupCheckpoint{MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain.String(), Note: b.Note()}, SHA256: hex.EncodeToString(r.want.sum.Sum(nil))}
+	if err := r.want.line(end); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(sum.Sum(nil), r.want.sum.Sum(nil)) {
 		return nil, fmt.Errorf("restoring the ledger of mesh %q: what is there now would give another backup: %w", h.Mesh, ErrOtherBackup)
 	}
 	stream, err := r.l.js.Stream(ctx, r.l.stream)

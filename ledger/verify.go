@@ -19,6 +19,15 @@ type Verifying struct {
 	// Each, if not nil, gets each command that is sound, in order; its error ends
 	// the walk and is returned as it is.
 	Each func([]events.Event) error
+	// Proven, if not nil, gets each run of commands that one secret or key has proven, and
+	// each that nobody had to prove, in order.
+	Proven func(Proven)
+}
+
+// Proven is a run of commands.
+type Proven struct {
+	By          string // the id of the secret, or the public key; empty: no proof was needed
+	First, Last uint64 // sequences
 }
 
 // Verified is what Verify has found sound: all of the log up to Last.
@@ -48,7 +57,19 @@ func (l *Log) Verify(ctx context.Context, v Verifying) (Verified, error) {
 	}
 	w.known = slices.DeleteFunc(w.known, func(p Position) bool { return p.Seq <= v.From.Seq })
 	var failed error
-	a := newAssembler(l, v.From, false, func(evs []events.Event, _ []events.Record) bool {
+	var a *assembler
+	by := Proven{}
+	tell := func() {
+		if v.Proven != nil && by.Last > 0 {
+			v.Proven(by)
+		}
+	}
+	a = newAssembler(l, v.From, false, func(evs []events.Event, _ []events.Record) bool {
+		if by.Last == 0 || by.By != a.who {
+			tell()
+			by = Proven{By: a.who, First: evs[0].Seq}
+		}
+		by.Last = evs[len(evs)-1].Seq
 		if failed = w.command(evs); failed == nil && v.Each != nil {
 			failed = v.Each(evs)
 		}
@@ -56,6 +77,7 @@ func (l *Log) Verify(ctx context.Context, v Verifying) (Verified, error) {
 	})
 	a.hold = true
 	err := (&run{l: l, a: a, to: v.To, patient: true}).drive(ctx)
+	tell()
 	if failed != nil {
 		err = failed
 	}

@@ -34,6 +34,21 @@ func (s *State) GrantNamed(name string) GrantRef { return GrantRef(s.names[kGran
 // GrantOf is the standing grant of a key, or 0.
 func (s *State) GrantOf(key string) GrantRef { return s.grantKeys[key] }
 
+// WriterKeys are the keys that may prove commands of a ledger on a server, each by the
+// id of its grant; nil where there is none.
+func (s *State) WriterKeys() map[events.ID]string {
+	var out map[events.ID]string
+	for _, i := range s.names[kGrant].live {
+		if g := s.Grant(GrantRef(i)); g.Role == events.RoleWriter {
+			if out == nil {
+				out = map[events.ID]string{}
+			}
+			out[g.ID] = g.Key
+		}
+	}
+	return out
+}
+
 // Operators is how many grants of all commands stand.
 func (s *State) Operators() int { return s.operators }
 
@@ -113,8 +128,12 @@ func (s *State) GrantView(r GrantRef) GrantView {
 	return v
 }
 
-// GrantedKeys are the keys of the grants that stand, sorted.
-func (s *State) GrantedKeys() []string { return slices.Sorted(maps.Keys(s.grantKeys)) }
+// GrantedKeys are the keys of the grants that stand, sorted, but for those of writers,
+// who ask nothing.
+func (s *State) GrantedKeys() []string {
+	out := slices.Sorted(maps.Keys(s.grantKeys))
+	return slices.DeleteFunc(out, func(key string) bool { return s.Grant(s.grantKeys[key]).Role == events.RoleWriter })
+}
 
 // GrantsStamp is another one after each grant and each revocation.
 func (s *State) GrantsStamp() [2]int { return [2]int{s.grants.len(), len(s.grantKeys)} }
@@ -124,8 +143,8 @@ func (s *State) ListGrants() List[GrantView] {
 	return list(s, views(s, events.EntityAccess, func(i uint32) GrantView { return s.GrantView(GrantRef(i)) }))
 }
 
-// agentKeys lists the keys of the agents granted for a node, sorted.
-func (s *State) agentKeys(r NodeRef) []string {
+// AgentKeys lists the keys of the agents granted for a node, sorted.
+func (s *State) AgentKeys(r NodeRef) []string {
 	out := []string{}
 	for _, g := range s.Node(r).Agents {
 		out = append(out, s.Grant(g).Key)

@@ -69,7 +69,7 @@ var changeKinds = []struct {
 	{ChangeFlagged, "one of `drift`, `unsatisfied`, `stranded`, `cut-off` came or went: `from`, `to`"},
 	{ChangeOther, "something else in the document is different"},
 	{ChangeEnded, "it has no document any more: its assignment ended, or its consumer took note of the release"},
-	{ChangeGone, "only through the buckets: its document is no longer under this node, for it ended or moved to another one"},
+	{ChangeGone, "only through documents: its document is no longer under this node, for it ended or moved to another one"},
 }
 
 // ChangeKinds lists the kinds in their order.
@@ -111,7 +111,7 @@ const (
 type Change struct {
 	Kind   ChangeKind `json:"kind"`                    // what became different
 	Seq    uint64     `json:"seq"`                     // the ledger's sequence as of which it is so: the last of the command that did it
-	Time   time.Time  `json:"time,omitempty,omitzero"` // of the command; through the buckets, when the document was written; absent of what is present
+	Time   time.Time  `json:"time,omitempty,omitzero"` // of the command; through the documents of a node, when the subscriber heard of it; absent of what is present
 	Chain  string     `json:"chain"`                   // the ledger's chain value at seq
 	Mesh   string     `json:"mesh"`                    // the mesh's name
 	MeshID events.ID  `json:"mesh_id"`                 // its id

@@ -145,7 +145,7 @@ func (s *State) holderDocument(c *Credential) HolderDocument {
 	d := HolderDocument{Stamp: s.Stamp(), Node: consumer.Name, NodeID: consumer.ID, Provision: s.provisionOf(c),
 		Provider: v.Provider, ProviderID: v.ProviderID, Embedded: v.Embedded,
 		Binding: b.ID, Assignment: a.Name, AssignmentID: a.ID, Module: s.Module(a.Module).Name, Slot: v.Slot,
-		ConsumerNode: consumer.Name, ConsumerNodeID: consumer.ID, ConsumerKeys: s.agentKeys(a.Node),
+		ConsumerNode: consumer.Name, ConsumerNodeID: consumer.ID, ConsumerKeys: s.AgentKeys(a.Node),
 		Generation: c.Generation, Tag: s.Tag(c), State: v.State, SecretRef: v.SecretRef, InUse: v.InUse, Revocable: v.Revocable,
 		Ended: b.Released || a.Ended, IssuedSeq: v.IssuedSeq, Seq: v.Seq, Rotation: v.Rotation, Attempts: v.Attempts, Error: v.Error}
 	if c.State == Issued || c.State == Adopted {

@@ -41,7 +41,7 @@ reads. Who does what is recorded under NAME. Whoever can read the store's files 
 func (v *accessGrant) flags(f *flags) {
 	v.bind(f)
 	f.args()
-	f.StringVar(&v.role, "role", "", "`role`: operator, agent or auditor")
+	f.StringVar(&v.role, "role", "", "`role`: operator, agent, auditor or writer")
 	f.StringVar(&v.node, "node", "", "the `node` of an agent")
 	f.StringVar(&v.nkey, "nkey", "", "the public `key`, U…; bindery access keygen makes one")
 	f.StringVar(&v.join, "join", "", "write a `file` (….json) with what that machine needs to reach who serves")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nkeys"
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ processes that serve it enter, and one for each granted key, from which requests
 else. Include the output in the server's configuration and reload the server, before init and again after
 each grant and revocation.
 
-The granted keys are those of the ledger. With --nkey they are those that are given, and no ledger is
+The granted keys are those of the ledger, and so are those of writers, beside --writer-nkey. With --nkey they are those that are given, and no ledger is
 asked: so it is before there is one. With a NAME the pieces of that grant alone are printed, and where
 they go.`,
 		Args: cobra.MaximumNArgs(1),
@@ -73,16 +74,16 @@ func (v *accessPermissions) run(ctx context.Context, c *cli, args []string) erro
 		_, err := fmt.Fprint(c.streams.Out, b.Parts())
 		return err
 	}
-	if len(v.writers) == 0 || len(v.answers) == 0 {
-		return usage("the keys of the serving processes are not said", "without them nobody could write the ledger",
-			"bindery access permissions --writer-nkey KEY --answers-nkey KEY")
-	}
 	if len(v.keys) == 0 {
 		if err := v.granted(ctx, c, &b, ""); err != nil {
 			return err
 		}
 	} else if b.Mesh == "" {
 		return usage("the mesh is not said", "with --nkey no ledger is asked", "bindery --mesh NAME access permissions --nkey KEY")
+	}
+	if len(b.Writers) == 0 || len(b.Answers) == 0 {
+		return usage("the keys of the serving processes are not said", "without them nobody could write the ledger",
+			"bindery access permissions --writer-nkey KEY --answers-nkey KEY")
 	}
 	text := b.Config()
 	switch v.format {
@@ -110,7 +111,10 @@ func (v *accessPermissions) granted(ctx context.Context, c *cli, b *service.Boun
 	b.Mesh = all.Mesh
 	names := make([]string, 0, len(all.Items))
 	for _, g := range all.Items {
-		if name == "" || g.Name == name {
+		switch {
+		case g.Role == events.RoleWriter && !slices.Contains(b.Writers, g.NKey):
+			b.Writers = append(b.Writers, g.NKey)
+		case g.Role != events.RoleWriter && (name == "" || g.Name == name):
 			b.Keys = append(b.Keys, g.NKey)
 		}
 		names = append(names, g.Name)

@@ -174,8 +174,8 @@ func (v *nodeAgent) once(ctx context.Context, c *cli, s *session, cfg agent.Conf
 	if err := askInto(about, s, commands.ShowNode{Node: v.node}, &node); err != nil {
 		return err
 	}
-	cfg.Conn, cfg.Mesh, cfg.MeshID, cfg.Node, cfg.NodeID = s.conn, me.Mesh, me.MeshID, node.Name, node.ID
-	cfg.Ledger = &told{c: c, client: s.client, timeout: c.globals.timeout}
+	cfg.Mesh, cfg.MeshID, cfg.Node, cfg.NodeID = me.Mesh, me.MeshID, node.Name, node.ID
+	cfg.Ledger = &told{Client: s.client, c: c, timeout: c.globals.timeout}
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -194,8 +194,8 @@ func askInto(ctx context.Context, s *session, q commands.Query, v any) error {
 
 // told is the ledger as an agent tells it what was done.
 type told struct {
+	*service.Client
 	c       *cli
-	client  *service.Client
 	timeout time.Duration
 
 	mu sync.Mutex // the program's source of ids is nobody else's meanwhile
@@ -214,7 +214,7 @@ func (t *told) Do(ctx context.Context, cmd commands.Command, reason string) erro
 	t.mu.Lock()
 	id := t.c.program.NewID()
 	t.mu.Unlock()
-	_, err = t.client.Do(ctx, commands.Request{Command: cmd, ID: id, Actor: actor, Reason: reason})
+	_, err = t.Client.Do(ctx, commands.Request{Command: cmd, ID: id, Actor: actor, Reason: reason})
 	return err
 }
 
@@ -222,14 +222,14 @@ func (t *told) Do(ctx context.Context, cmd commands.Command, reason string) erro
 func (t *told) Ask(ctx context.Context, q commands.Query, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	return askInto(ctx, &session{client: t.client}, q, v)
+	return askInto(ctx, &session{client: t.Client}, q, v)
 }
 
 // CheckCursor implements agent.Ledger.
 func (t *told) CheckCursor(ctx context.Context, at service.Cursor) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	return t.client.CheckCursor(ctx, at)
+	return t.Client.CheckCursor(ctx, at)
 }
 
 // agentKey is the key that the agent logs in with; nil on a local store, where

@@ -110,7 +110,7 @@ func (g *guard) moved() {
 	}
 	if other, ok, err := ledger.ReadStoreID(g.anchor.Path); err == nil && ok && other.ID == g.store.ID {
 		g.news = fmt.Sprintf("the store %s is a copy of %s: it gets an id and an anchor of its own", g.dir, g.anchor.Path)
-		g.store, g.anchor, g.mint = ledger.StoreID{}, ledger.Anchor{}, true
+		g.store, g.anchor, g.mint = ledger.StoreID{Secrets: g.store.Secrets}, ledger.Anchor{}, true
 	}
 }
 

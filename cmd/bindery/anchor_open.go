@@ -63,13 +63,17 @@ func (s *session) openHandler(ctx context.Context, c *cli, cfg handler.Config, b
 		}
 	}
 	if g.damage == nil || by.accept {
-		keeper := g.begin(c, s.log.Mesh(), by)
+		keeper := g.begin(s.log.Mesh(), by)
 		if keeper != nil && g.mode == anchorSync {
 			cfg.Durable = func(p ledger.Position) { g.reach(keeper, p, by.logger) }
 		}
 		h, err := handler.Open(ctx, cfg)
 		var wrong *ledger.DamageError
 		if err == nil {
+			if err := s.secure(ctx, by); err != nil {
+				h.Close()
+				return nil, err
+			}
 			g.keep(s, keeper, h, by)
 			return h, nil
 		}
@@ -102,18 +106,11 @@ func (s *session) openSalvage(ctx context.Context, c *cli, cfg handler.Config) (
 	return h, nil
 }
 
-// begin makes the store say which it is, and its anchor's keeper; nil where none
-// can be kept.
-func (g *guard) begin(c *cli, mesh string, by opening) *ledger.AnchorKeeper {
-	if g.mint {
-		if g.store.ID.IsZero() {
-			g.store.ID = handler.NewIDs(c.program.Clock)() // not the program's: nobody chooses it
-		}
-		g.store.Mesh = mesh
-		if err := ledger.WriteStoreID(g.dir, g.store); err != nil {
-			g.say("it cannot be said in the store which it is, and no anchor is kept: "+err.Error(), by.logger)
-			return nil
-		}
+// begin is the keeper of the store's anchor, under the id that secure writes into the
+// store; nil where none can be kept.
+func (g *guard) begin(mesh string, by opening) *ledger.AnchorKeeper {
+	if g.mint && g.store.ID.IsZero() {
+		g.store.ID = handler.NewIDs(g.c.program.Clock)() // not the program's: nobody chooses it
 	}
 	if g.anchors.Dir == "" {
 		g.say("no anchor is kept: "+errNoAnchors.Error(), by.logger)
@@ -121,7 +118,7 @@ func (g *guard) begin(c *cli, mesh string, by opening) *ledger.AnchorKeeper {
 	}
 	now := g.anchor
 	now.ID, now.Mesh, now.Path = g.store.ID.String(), mesh, g.path
-	return ledger.NewAnchorKeeper(g.anchors, now, c.program.Clock)
+	return ledger.NewAnchorKeeper(g.anchors, now, g.c.program.Clock)
 }
 
 // keep keeps the anchor until the session is closed: where the session serves once

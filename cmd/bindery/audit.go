@@ -46,7 +46,24 @@ func (s *session) readLog(ctx context.Context, c *cli) (*ledger.Log, error) {
 		return nil, err
 	}
 	s.log = log
+	if !s.several {
+		return log, c.trustStore(log)
+	}
 	return log, nil
+}
+
+// trustStore makes a log that another process serves take what the store proves.
+func (c *cli) trustStore(log *ledger.Log) error {
+	dir, err := c.storeDir()
+	if err != nil {
+		return err
+	}
+	store, _, err := ledger.ReadStoreID(dir)
+	if err != nil {
+		return storeError(dir, err)
+	}
+	log.Trust(store.Secrets)
+	return nil
 }
 
 // record opens the log of a store that nobody serves.
@@ -71,6 +88,7 @@ func (s *session) record(ctx context.Context, c *cli, dir string) error {
 		return unread(dir, err, s.server.Complaints())
 	}
 	s.mesh = s.log.Mesh()
+	s.log.Trust(s.guard.store.Secrets)
 	if s.guard.damage != nil {
 		return nil // what is open is a copy of what is whole
 	}

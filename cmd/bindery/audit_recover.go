@@ -24,14 +24,19 @@ type auditRecover struct {
 
 func (*auditRecover) help() *cobra.Command {
 	return &cobra.Command{
-		Use:     "recover",
-		Example: `  bindery audit recover --accept-loss --reason 'the disk of alpha died, no backup has more'`,
-		Short:   "Go on with a ledger that has lost events",
+		Use: "recover",
+		Example: `  bindery audit recover --accept-loss --reason 'the disk of alpha died, no backup has more'
+  bindery audit recover --reason 'a test wrote into the stream, its key is revoked'`,
+		Short: "Go on with a ledger that has lost events, or that others wrote into",
 		Long: `Goes on from the last event that is sound, without what is lost. It records what was proved to be there
 (mesh.recovered), keeps the anchor that proved it beside the new one, and where files are damaged keeps
 them all in the store, below lost: nothing is thrown away. Restore a backup instead where one has more.
 What is lost was acknowledged: its sequences are given out again, so agents and whoever keeps a cursor
-are stopped with ledger_restored until they are told to begin anew. Nobody may serve the store meanwhile.`,
+are stopped with ledger_restored until they are told to begin anew. Nobody may serve the store meanwhile.
+
+Where nothing is lost, but the stream has messages that the ledger's writer has not written, it records
+that somebody has looked at them: bindery status is silent about them from then on. They are skipped
+before and after that. With --server it takes the key of a writer, and cuts nothing.`,
 	}
 }
 
@@ -42,11 +47,11 @@ func (v *auditRecover) flags(f *flags) {
 }
 
 func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
-	if _, ok, err := c.remote(); ok || err != nil {
-		if err == nil {
-			err = usage("a ledger on a server is not recovered from here", "its servers keep it, and know nothing of an anchor", "bindery --store DIR audit recover --accept-loss --reason TEXT")
+	if n, ok, err := c.remote(); ok || err != nil {
+		if err != nil {
+			return err
 		}
-		return err
+		return v.onServer(ctx, c, n)
 	}
 	dir, err := c.storeDir()
 	if err != nil {
@@ -55,9 +60,12 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 	if !isStore(dir) {
 		return c.noStore(dir)
 	}
-	d, err := c.examineDamage(ctx, dir)
+	d, foreign, err := c.examineDamage(ctx, dir)
 	if err != nil {
 		return err
+	}
+	if d == nil {
+		return v.acknowledge(ctx, c, dir, foreign)
 	}
 	if !v.acceptLoss {
 		r := d.refusal()
@@ -70,7 +78,7 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 		return err
 	}
 	if req.Reason == "" {
-		return refusal(commands.ReasonRequired, "going on without what is lost needs a reason", "it is kept with the event, for whoever asks later", fixWith+"--reason TEXT")
+		return noReason("going on without what is lost")
 	}
 	if !c.ui.machine() {
 		c.ui.note(d.loss())
@@ -91,14 +99,57 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 	return nil
 }
 
-// examineDamage opens the store as every read does, and says what is lost. The
-// session is closed again: nothing is changed.
-func (c *cli) examineDamage(ctx context.Context, dir string) (*damage, error) {
+func noReason(what string) error {
+	return refusal(commands.ReasonRequired, what+" needs a reason", "it is kept with the event, for whoever asks later", fixWith+"--reason TEXT")
+}
+
+// acknowledge records that somebody has looked at the messages that are no part of the
+// ledger.
+func (v *auditRecover) acknowledge(ctx context.Context, c *cli, dir string, foreign ledger.Foreign) error {
 	s := &session{}
-	err := s.open(ctx, c, dir, opening{find: openLog(dir, c.globals.mesh), whole: true})
-	d := s.damage
+	if err := s.open(ctx, c, dir, opening{find: openLog(dir, c.globals.mesh)}); err != nil {
+		return errors.Join(err, s.close())
+	}
+	return s.using(func(s *session) error {
+		p := s.handler.Position()
+		req, err := c.request(&v.write, commands.RecoverMesh{AnchorSeq: p.Seq, AnchorChain: p.Chain.String(), FoundSeq: p.Seq, Skipped: foreign.Open})
+		if err != nil {
+			return err
+		}
+		if req.Reason == "" {
+			return noReason("acknowledging what somebody else wrote")
+		}
+		if !c.ui.machine() {
+			c.ui.note(fmt.Sprintf("nothing is lost: %s no part of the ledger, the first at sequence %d", isAre(foreign.Open), foreign.FirstOpen))
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.globals.timeout)
+		defer cancel()
+		r, err := s.handler.Do(ctx, req)
+		if err != nil {
+			return err
+		}
+		return c.printResult("mesh "+s.mesh, r)
+	})
+}
+
+func isAre(n uint64) string {
+	if n == 1 {
+		return "1 message is"
+	}
+	return fmt.Sprintf("%d messages are", n)
+}
+
+// examineDamage opens the store as every read does, and says what is lost: nil where
+// nothing is, and only foreign messages are to be acknowledged. The session is closed
+// again: nothing is changed.
+func (c *cli) examineDamage(ctx context.Context, dir string) (d *damage, foreign ledger.Foreign, err error) {
+	s := &session{}
+	err = s.open(ctx, c, dir, opening{find: openLog(dir, c.globals.mesh), whole: true})
+	d = s.damage
 	if err == nil && d == nil {
-		err = refusal(commands.NothingLost, "nothing is lost", "the ledger is what its anchor proves", "bindery audit verify")
+		if foreign = s.log.Foreign(); foreign.Open == 0 {
+			err = refusal(commands.NothingLost, "nothing is lost", "the ledger is what its anchor proves", "bindery audit verify")
+		}
 	}
 	if d != nil {
 		d.mesh = s.mesh
@@ -114,7 +165,7 @@ func (c *cli) examineDamage(ctx context.Context, dir string) (*damage, error) {
 	if closed := s.close(); err == nil {
 		err = closed
 	}
-	return d, err
+	return d, foreign, err
 }
 
 // loss says what a recovery goes on without.

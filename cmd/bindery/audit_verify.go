@@ -53,10 +53,18 @@ type auditView struct {
 	Commands   uint64          `json:"commands"`
 	Foreign    uint64          `json:"foreign"`   // messages in the stream that are no part of the ledger
 	Snapshots  uint64          `json:"snapshots"` // of the store, that are what the events give
+	Proven     []provenView    `json:"proven"`    // who proved what, in order
 	Recoveries []recoveryView  `json:"recoveries,omitempty"`
 	Checkpoint *checkpointView `json:"checkpoint,omitempty"`
 	OK         bool            `json:"ok"`
 	Damage     *damageView     `json:"damage,omitempty"` // what is wrong, where ok is false
+}
+
+// provenView is a run of commands that one secret or key has proven.
+type provenView struct {
+	By    string `json:"by"`    // the id of the store's secret, or a writer's public key; empty: no proof was needed
+	First uint64 `json:"first"` // sequence
+	Last  uint64 `json:"last"`  // sequence
 }
 
 // recoveryView is where the ledger went on after a loss.
@@ -80,7 +88,7 @@ type damageView struct {
 }
 
 func (v *auditVerify) run(ctx context.Context, c *cli, _ []string) error {
-	var view auditView
+	view := auditView{Proven: []provenView{}}
 	var known []ledger.Position
 	if v.checkpoint != "" {
 		cp, by, err := readCheckpoint(v.checkpoint, v.verifiers)
@@ -124,12 +132,13 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	}
 	see := func(evs []events.Event) {
 		for i := range evs {
-			if p, ok := evs[i].Data.(*events.MeshRecovered); ok {
+			if p, ok := evs[i].Data.(*events.MeshRecovered); ok && p.AnchorSeq != p.FoundSeq { // else nothing was lost
 				view.Recoveries = append(view.Recoveries, recoveryView{Seq: evs[i].Seq, FoundSeq: p.FoundSeq, LostSeq: p.AnchorSeq})
 			}
 		}
 	}
-	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known}, held, see, "verifying")
+	done, err := c.verified(ctx, s.log, ledger.Verifying{To: last, Known: known,
+		Proven: func(p ledger.Proven) { view.Proven = append(view.Proven, provenView{p.By, p.First, p.Last}) }}, held, see, "verifying")
 	view.Seq, view.Chain, view.MeshID = done.Last.Seq, done.Last.Chain.String(), done.Last.Mesh
 	view.Events, view.Commands, view.Foreign = done.Events, done.Commands, done.Foreign
 	view.Snapshots = held.same
@@ -279,6 +288,11 @@ func (c *cli) printVerdict(view auditView) error {
 		}
 		if view.Foreign > 0 {
 			fields = append(fields, "foreign", plural(int(view.Foreign), "message", "messages")+" that bindery did not write, skipped")
+		}
+		for _, by := range view.Proven {
+			if by.By != "" {
+				fields = append(fields, "proven", fmt.Sprintf("sequences %d to %d, by %s", by.First, by.Last, by.By))
+			}
 		}
 		for _, r := range view.Recoveries {
 			fields = append(fields, "recovered", fmt.Sprintf("at sequence %d, from %d on; %d was proved to have been there", r.Seq, r.FoundSeq, r.LostSeq))

@@ -35,7 +35,7 @@ func inspector(h *handler.Handler, log *ledger.Log, synced *bool, nc *nats.Conn,
 			return service.Inspection{}, err
 		}
 		in := service.Inspection{PID: os.Getpid(), Version: serviceVersion, Commit: commit(), Go: runtime.Version(), NATS: nc.ConnectedServerVersion(),
-			Now: clock().UTC(), Synced: synced, Stream: stream, Foreign: log.Foreign().Count}
+			Now: clock().UTC(), Synced: synced, Stream: stream, Foreign: log.Foreign().Open}
 		if err := writerTrouble(h.Health()); err != nil {
 			in.Trouble = err.Error()
 		}

@@ -153,6 +153,43 @@ func TestDoctorFinds(t *testing.T) {
 		})
 	}
 	unopenedChecks := append([]string{"lock"}, ledgerChecks...)
+	paint := func(m *nats.Msg) { m.Header[events.HeaderType] = []string{"bindery.node.painted.v1"} }
+	// continued publishes the last event once more, as the one that follows it.
+	continued := func(t *testing.T, p *patientStore, change func(m *nats.Msg), prove bool) {
+		p.must("status", "-o", "json")
+		var st statusView
+		if err := json.Unmarshal(p.out.Bytes(), &st); err != nil {
+			t.Fatal(err)
+		}
+		mesh, err := events.ParseID(st.MeshID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish(t, p, func(m *nats.Msg) {
+			prev, err := events.ParseChain(m.Header.Get(events.HeaderChain))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Header[events.HeaderBatch] = []string{"1/1"}
+			change(m)
+			r := events.Record{Seq: st.Seq + 1, Subject: m.Subject, Header: m.Header, Data: m.Data}
+			chain := prev.Link(mesh, &r).String()
+			m.Header[events.HeaderChain] = []string{chain}
+			if !prove {
+				return
+			}
+			store, _, err := ledger.ReadStoreID(p.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secret, _ := store.Secrets.Newest()
+			proof, err := secret.Prove(mesh, r.Seq, chain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Header[events.HeaderProof] = []string{proof}
+		})
+	}
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, p *patientStore)
 		want []string
@@ -204,28 +241,11 @@ func TestDoctorFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"ledger fail"}, butNot(ledgerChecks, "ledger")},
-		"an event that does not fit": {func(t *testing.T, p *patientStore) { publish(t, p, func(*nats.Msg) {}) },
-			[]string{"ledger fail"}, butNot(ledgerChecks, "ledger")},
-		"an event of a later version": {func(t *testing.T, p *patientStore) {
-			p.must("status", "-o", "json")
-			var st statusView
-			if err := json.Unmarshal(p.out.Bytes(), &st); err != nil {
-				t.Fatal(err)
-			}
-			mesh, err := events.ParseID(st.MeshID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			publish(t, p, func(m *nats.Msg) {
-				prev, err := events.ParseChain(m.Header.Get(events.HeaderChain))
-				if err != nil {
-					t.Fatal(err)
-				}
-				m.Header[events.HeaderType] = []string{"bindery.node.painted.v1"}
-				r := events.Record{Seq: st.Seq + 1, Subject: m.Subject, Header: m.Header, Data: m.Data}
-				m.Header[events.HeaderChain] = []string{prev.Link(mesh, &r).String()}
-			})
-		}, []string{"versions fail"}, butNot(ledgerChecks, "versions")},
+		"a copy of an event":                {func(t *testing.T, p *patientStore) { publish(t, p, func(*nats.Msg) {}) }, []string{"foreign warn"}, nil},
+		"a forged event of a later version": {func(t *testing.T, p *patientStore) { continued(t, p, paint, false) }, []string{"foreign warn"}, nil},
+		"a proven event of a later version": {func(t *testing.T, p *patientStore) { continued(t, p, paint, true) }, []string{"versions fail"}, butNot(ledgerChecks, "versions")},
+		"a forged event that does not fit":  {func(t *testing.T, p *patientStore) { continued(t, p, func(*nats.Msg) {}, false) }, []string{"foreign warn"}, nil},
+		"a proven event that does not fit":  {func(t *testing.T, p *patientStore) { continued(t, p, func(*nats.Msg) {}, true) }, []string{"ledger fail"}, butNot(ledgerChecks, "ledger")},
 		"a message of somebody else": {func(t *testing.T, p *patientStore) {
 			publish(t, p, func(m *nats.Msg) { *m = nats.Msg{Subject: "bindery.home.stray", Data: []byte("no event")} })
 		}, []string{"foreign warn"}, nil},

@@ -22,6 +22,7 @@ import (
 type meshInit struct {
 	write
 	operator, nkey string
+	writer         string
 	replicas       int
 }
 
@@ -41,10 +42,12 @@ func (v *meshInit) flags(f *flags) {
 	v.bind(f)
 	f.StringVar(&v.operator, "operator", "", "the `name` of the first operator")
 	f.StringVar(&v.nkey, "nkey", "", "his public `key`, U…")
+	f.StringVar(&v.writer, "writer", "", "on a server: the public `key`, U…, that bindery serve will log in with; else the one of --creds")
 	f.IntVar(&v.replicas, "replicas", 1, "on a NATS cluster: how `many` servers keep the ledger")
 	f.cmd.MarkFlagsRequiredTogether("operator", "nkey")
 	f.values("operator")
 	f.values("nkey")
+	f.values("writer")
 }
 
 func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
@@ -52,7 +55,7 @@ func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 	if mesh == "" {
 		return usage("bindery init needs --mesh NAME", "a ledger is that of one mesh", "bindery init --mesh NAME")
 	}
-	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh, Operator: v.operator, NKey: v.nkey})
+	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh, Operator: v.operator, NKey: v.nkey, Writer: v.writer})
 	if err != nil {
 		return err
 	}
@@ -61,6 +64,9 @@ func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 			return err
 		}
 		return v.onServer(ctx, c, n, mesh, req)
+	}
+	if v.writer != "" {
+		return usage("--writer is given, and no server", "a store proves what is written with a secret of its own", fixWithout+"--writer")
 	}
 	dir, err := c.storeDir()
 	if err != nil {
@@ -126,6 +132,12 @@ func (c *cli) createRemote(ctx context.Context, n natsContext, mesh string, repl
 			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), "bindery --server "+quote(publicURL(n.URL))+" status")
 		}
 		return r, err
+	}
+	if create, ok := req.Command.(commands.CreateMesh); ok {
+		if key, _, err := n.identity(); err == nil && create.Writer == "" && key.Public != create.NKey {
+			create.Writer = key.Public
+			req.Command = create
+		}
 	}
 	h, err := handler.Open(ctx, handler.Config{Log: log, Clock: c.program.Clock, NewID: c.program.NewID})
 	if err != nil {

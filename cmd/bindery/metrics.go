@@ -169,7 +169,7 @@ func (c *stateMetrics) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(turnedDesc, prometheus.CounterValue, float64(n), reason)
 		}
 	}
-	gauge(foreignDesc, float64(w.log.Foreign().Count))
+	gauge(foreignDesc, float64(w.log.Foreign().Open))
 	if g, err := c.gauges(w.handler); err == nil {
 		gauge(rotationsDesc, float64(g.Rotations))
 		gauge(overdueDesc, float64(g.Overdue))

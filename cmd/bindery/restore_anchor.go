@@ -86,7 +86,7 @@ func (p *proofs) held(h ledger.BackupHead, accept bool) error {
 // identify gives a restored store an id and an anchor of its own, before it gets
 // its place. The anchors of what was in that place before are set aside.
 func (c *cli) identify(grows, dir string, h ledger.BackupHead) error {
-	id := ledger.StoreID{ID: handler.NewIDs(c.program.Clock)(), Mesh: h.Mesh} // not the program's: nobody chooses it
+	id := ledger.StoreID{ID: handler.NewIDs(c.program.Clock)(), Mesh: h.Mesh, Secrets: ledger.Secrets{ledger.NewSecret(h.Seq + 1)}} // not the program's: nobody chooses it
 	if err := ledger.WriteStoreID(grows, id); err != nil {
 		return storeError(grows, err)
 	}
@@ -114,4 +114,17 @@ func (c *cli) identify(grows, dir string, h ledger.BackupHead) error {
 		}
 	}
 	return anchors.Save(ledger.Anchor{ID: id.ID.String(), Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain, Path: path, Time: c.program.Clock().UTC()})
+}
+
+// anchorRestored keeps an anchor of a ledger that was restored on a server, as whoever
+// serves it from this machine looks for it.
+func (c *cli) anchorRestored(log *ledger.Log, h ledger.BackupHead) error {
+	anchors, err := c.anchors()
+	if errors.Is(err, errNoAnchors) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return anchors.Save(ledger.Anchor{ID: log.Created(), Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain, Time: c.program.Clock().UTC()})
 }

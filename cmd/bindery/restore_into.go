@@ -42,12 +42,12 @@ func notRestored(dir string) error {
 }
 
 // into restores a backup over a connection, with a bar.
-func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) error {
+func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) (*ledger.Log, error) {
 	b := &bar{ui: c.ui, what: "restoring", total: int(in.b.Head().Seq)}
 	b.start()
 	defer b.stop()
 	at := uint64(0)
-	_, err := ledger.Restore(ctx, nc, in.b, ledger.Restoring{
+	log, err := ledger.Restore(ctx, nc, in.b, ledger.Restoring{
 		CreateOptions: ledger.CreateOptions{Replicas: v.replicas},
 		Check:         in.allowed,
 		Each: func(p ledger.Position) {
@@ -57,9 +57,9 @@ func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) e
 		},
 	})
 	if err != nil && ctx.Err() != nil {
-		return refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", at), "what is there does not count as a ledger", "bindery "+quoteAll(shown(c.args)))
+		return nil, refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", at), "what is there does not count as a ledger", "bindery "+quoteAll(shown(c.args)))
 	}
-	return c.badBackup(in.name, err)
+	return log, c.badBackup(in.name, err)
 }
 
 // intoServer restores into a new stream.
@@ -70,14 +70,16 @@ func (v *restore) intoServer(ctx context.Context, c *cli, n natsContext, in *sou
 	}
 	defer nc.Close()
 	mesh := in.b.Head().Mesh
-	err = v.into(ctx, c, nc, in)
+	log, err := v.into(ctx, c, nc, in)
 	switch {
 	case errors.Is(err, ledger.ErrExists):
 		return refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", err.Error(), "bindery --server "+quote(publicURL(n.URL))+" status")
 	case errors.Is(err, ledger.ErrOtherBackup):
 		return refusal(commands.LedgerExists, "a part of another ledger of mesh "+mesh+" is on the server", err.Error(), "nats stream rm "+ledger.StreamName(mesh))
+	case err != nil:
+		return err
 	}
-	return err
+	return c.anchorRestored(log, in.b.Head())
 }
 
 // intoStore restores into a free place (see freeForStore): a store grows beside it
@@ -142,7 +144,7 @@ func (v *restore) grow(ctx context.Context, c *cli, dir string, in *source) (err
 		return err
 	}
 	defer nc.Close()
-	err = v.into(ctx, c, nc, in)
+	_, err = v.into(ctx, c, nc, in)
 	if errors.Is(err, ledger.ErrExists) && isWhole(ctx, nc, in.b.Head()) {
 		return nil // only its name was missing
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/nats-io/nats.go"
 
+	"bindery/commands"
 	"bindery/commands/handler"
 	"bindery/commands/instance"
 	"bindery/commands/service"
@@ -53,6 +54,14 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	cfg := instance.Config{Conn: conn, Dial: func() (*nats.Conn, error) { return answers.connect() }, Mesh: c.globals.mesh, Name: host + "-" + strconv.Itoa(os.Getpid()),
 		Version: serviceVersion, Door: service.Door{Signed: true}, Snapshots: snapshots,
 		Handler: handler.Config{Clock: c.program.Clock, NewID: c.program.NewID, Logger: logger, Meter: h.metrics}}
+	if key, _, err := n.identity(); err == nil {
+		cfg.Prover, cfg.Key = key, key.Public
+		if snapshots != nil {
+			snapshots.SealWith(ledger.Secrets{key.Sealing()})
+		}
+	} else {
+		logger.Warn("what this process writes is not proven: it has no nkey of its own", "fix", "bindery serve --creds FILE")
+	}
 	if anchor != nil {
 		cfg.Taking, cfg.Handler.Durable = anchor.taking, anchor.durable
 	}
@@ -63,6 +72,10 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	defer stop()
 	go announce(ctx, inst, logger)
 	err = inst.Run(ctx)
+	var none *instance.NotWriterKeyError
+	if errors.As(err, &none) {
+		err = notWriter(none, n.URL)
+	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
@@ -70,6 +83,15 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 		logger.Info("stopped")
 	}
 	return err
+}
+
+// notWriter refuses to serve a ledger that would not take what is written here.
+func notWriter(e *instance.NotWriterKeyError, url string) error {
+	fix := "bindery serve --server " + quote(url) + " --creds FILE"
+	if e.Key != "" {
+		fix = "bindery access grant NAME --role writer --nkey " + e.Key
+	}
+	return refusal(commands.NotPermitted, "this process may not write the ledger", e.Error(), fix)
 }
 
 // watchedInstance is an instance as its health is told.
@@ -88,9 +110,6 @@ func (w watchedInstance) Health() handler.Health {
 
 // Last implements watchedLog: as last heard, since Health says how long ago.
 func (w watchedInstance) Last(context.Context) (uint64, error) { return w.Status().Head, nil }
-
-// Foreign implements watchedLog: an instance does not tell them apart.
-func (watchedInstance) Foreign() ledger.Foreign { return ledger.Foreign{} }
 
 // announce logs what the instance does, when that changes, and tells systemd when
 // it is ready.

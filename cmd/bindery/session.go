@@ -215,6 +215,7 @@ func unread(dir string, err error, complaints []string) error {
 
 // serve puts the handler and its service behind a connection.
 func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.Embedded, by opening) error {
+	s.log.Trust(s.guard.store.Secrets)
 	cfg := handler.Config{Log: s.log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: by.logger, Meter: by.meter}
 	if by.answering != nil {
 		s.keeper = readmodel.New(readmodel.Config{Log: s.log, Memory: true, Logger: by.logger})
@@ -245,6 +246,7 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		answering.Dial = func() (*nats.Conn, error) {
 			return srv.Connect(by.answering.Option(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 		}
+		answering.Agents = service.NewAgentStore(direct, s.mesh, readmodel.Where{Memory: true})
 	}
 	svc, err := service.Serve(answering)
 	if err != nil {

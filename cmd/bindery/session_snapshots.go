@@ -23,7 +23,7 @@ func (s *session) expectSnapshot(c *cli, by opening) {
 	if logger == nil {
 		logger = slog.New(warnings{c.ui})
 	}
-	s.snapshots = snapshot.In(filepath.Join(by.server.Dir, snapshot.Dir), logger)
+	s.snapshots = snapshot.In(filepath.Join(by.server.Dir, snapshot.Dir), logger).SealWith(s.guard.store.Secrets)
 	s.snapshots.Ahead()
 }
 
@@ -60,6 +60,7 @@ func (s *session) keepSnapshots(srv *ledger.Embedded) error {
 		nc.Close()
 		return err
 	}
+	log.Trust(s.guard.store.Secrets)
 	var done sync.WaitGroup
 	done.Go(func() { s.snapshots.Keep(ctx, log, func() uint64 { return h.Health().Seq }) })
 	s.later(func() error { stop(); done.Wait(); nc.Close(); return nil })

@@ -326,7 +326,7 @@ func (h *Handler) catchUp(ctx context.Context) error {
 		return err
 	}
 	s := h.state
-	from := h.position()
+	from := ReadFrom(s)
 	if last > from.Seq {
 		for group, err := range h.cfg.Log.Read(ctx, from, last) {
 			if err != nil {
@@ -343,6 +343,12 @@ func (h *Handler) catchUp(ctx context.Context) error {
 	}
 	h.head, h.stale = max(last, s.Seq), false
 	return nil
+}
+
+// ReadFrom is where the log is read on from a state: after its last event, with who may
+// write then.
+func ReadFrom(s *projections.State) ledger.Position {
+	return ledger.Position{Seq: s.Seq, Chain: s.Chain, Mesh: s.Mesh.ID, Writers: ledger.NewWriters(s.WriterKeys())}
 }
 
 // position is the last event of the state. h.mu is held, or nobody else is there.

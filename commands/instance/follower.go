@@ -112,7 +112,10 @@ func isNewer(err error) bool {
 // follow folds what comes. broken reports that the fold is at fault: the state
 // may hold half a command.
 func (f *follower) follow(ctx context.Context, log *ledger.Log) (broken bool, err error) {
-	for group, err := range log.Follow(ctx, f.position()) {
+	f.mu.RLock()
+	from := handler.ReadFrom(f.state)
+	f.mu.RUnlock()
+	for group, err := range log.Follow(ctx, from) {
 		if err != nil {
 			return false, err
 		}

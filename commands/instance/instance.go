@@ -13,7 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,6 +55,10 @@ type Config struct {
 	// that wraps a *ledger.LossError. What it returns is called when this instance is
 	// the writer no more. nil: nothing is asked.
 	Taking func(ctx context.Context, log *ledger.Log, h *handler.Handler) (done func(), err error)
+	// Prover proves what this instance writes, by the key Key; nil: nothing can be proven,
+	// and a ledger that grants writers is not served.
+	Prover ledger.Prover
+	Key    string
 	// Snapshots are on this machine; nil: the whole log is read at the start.
 	Snapshots *snapshot.Store
 	// Inspect tells how the writer and its server are; nil: that cannot be asked.
@@ -104,6 +111,7 @@ type Instance struct {
 	cfg    Config
 	logger *slog.Logger
 	log    *ledger.Log
+	found  atomic.Pointer[ledger.Log] // log, for who asks from outside
 
 	// One of the two has the state. mu is held for writing while it is handed over.
 	mu       sync.RWMutex
@@ -136,11 +144,15 @@ func (i *Instance) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	i.found.Store(i.log)
 	i.note(func(s *Status) { s.Mesh = i.log.Mesh() })
 	defer i.keepSnapshots(ctx)()
 	var reads *answering
 	defer func() { reads.stop() }()
 	ready := func() (err error) {
+		if err := i.mayWrite(); err != nil {
+			return err
+		}
 		if reads == nil {
 			reads, err = i.answer("reader", func(cfg service.Config) (*service.Service, error) { return service.ServeReads(cfg, i) })
 		}
@@ -157,11 +169,49 @@ func (i *Instance) Run(ctx context.Context) error {
 	}
 }
 
+// NotWriterKeyError says that a ledger takes what other keys prove, and not what this
+// instance's would.
+type NotWriterKeyError struct{ Key string } // empty: the instance has none
+
+func (e *NotWriterKeyError) Error() string {
+	if e.Key == "" {
+		return "the ledger takes proven commands alone, and this process has no key to prove any"
+	}
+	return "the ledger does not grant the key " + e.Key + " to write"
+}
+
+// MayWrite returns an error where nothing that is proven with a key would count.
+func MayWrite(s *projections.State, key string) *NotWriterKeyError {
+	keys := s.WriterKeys()
+	if len(keys) > 0 && (key == "" || !slices.Contains(slices.Collect(maps.Values(keys)), key)) {
+		return &NotWriterKeyError{key}
+	}
+	return nil
+}
+
+// mayWrite is MayWrite of this instance.
+func (i *Instance) mayWrite() error {
+	var none *NotWriterKeyError
+	if i.View(func(s *projections.State) { none = MayWrite(s, i.cfg.Key) }); none != nil {
+		return none
+	}
+	return nil
+}
+
+// Foreign is what reading the log has found that is no part of the ledger.
+func (i *Instance) Foreign() ledger.Foreign {
+	if log := i.found.Load(); log != nil {
+		return log.Foreign()
+	}
+	return ledger.Foreign{}
+}
+
 // join opens the ledger and what the lease is competed for with. A server that
 // is coming up may leave a request unanswered: that is asked again until ctx ends.
 func (i *Instance) join(ctx context.Context) (candidate *ledger.Candidate, err error) {
 	for {
 		if i.log, err = ledger.Open(ctx, i.cfg.Conn, i.cfg.Mesh); err == nil {
+			i.log.ProveWith(i.cfg.Prover)
 			candidate, err = i.log.Candidate(ctx, i.cfg.Lease)
 		}
 		unanswered := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)

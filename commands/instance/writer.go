@@ -39,6 +39,7 @@ func (i *Instance) write(ctx context.Context, lease *ledger.Lease) error {
 	})
 	answers, err := i.answer("writer", func(cfg service.Config) (*service.Service, error) {
 		cfg.Handler, cfg.Keeper = h, keeper
+		cfg.Agents = service.NewAgentStore(i.cfg.Conn, i.log.Mesh(), readmodel.Where{Replicas: i.log.Replicas()})
 		// One that was deposed and hangs still has its subscriptions: it must not
 		// swallow what is for this one.
 		cfg.Queue = fmt.Sprintf("writer-%d", lease.Epoch())

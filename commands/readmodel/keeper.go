@@ -195,22 +195,23 @@ func (k *Keeper) keep(ctx context.Context) error {
 func (k *Keeper) open(ctx context.Context) error {
 	mesh := ""
 	k.src.View(func(s *projections.State) { mesh = s.Mesh.Name })
-	bucket := func(name, what string, memory bool, age time.Duration) (*ledger.Bucket, error) {
+	where := Where{k.cfg.Memory, k.cfg.Replicas}
+	bucket := func(name, what string) (*ledger.Bucket, error) {
 		return ledger.OpenBucket(ctx, k.nc, ledger.BucketConfig{Name: name, Description: "bindery: " + what + " of mesh " + mesh,
-			Memory: memory, Replicas: k.cfg.Replicas, MaxAge: age})
+			Memory: where.Memory, Replicas: where.Replicas})
 	}
-	bindings, err := bucket(Bindings(mesh), "what consumers run with, kept from the ledger", k.cfg.Memory, 0)
+	bindings, err := bucket(Bindings(mesh), "what consumers run with, kept from the ledger")
 	if err != nil {
 		return err
 	}
-	holders, err := bucket(Holders(mesh), "what the provider side has to do, kept from the ledger", k.cfg.Memory, 0)
+	holders, err := bucket(Holders(mesh), "what the provider side has to do, kept from the ledger")
 	if err != nil {
 		return err
 	}
-	if _, err = bucket(Agents(mesh), "the leases of the agents", k.cfg.Memory, AgentLease); err != nil {
+	if _, err = OpenAgents(ctx, k.nc, mesh, where); err != nil {
 		return err
 	}
-	if _, err = bucket(Sealed(mesh), "secrets sealed to the agents of nodes", false, 0); err != nil {
+	if _, err = OpenSealed(ctx, k.nc, mesh, where); err != nil {
 		return err
 	}
 	k.stores = [kinds]*store{{bucket: bindings}, {bucket: holders}}

@@ -22,7 +22,7 @@ type Inspection struct {
 	Now     time.Time         `json:"now"`    // the writer's clock
 	Synced  *bool             `json:"synced"` // the server fsyncs before it acknowledges; null: that cannot be seen
 	Stream  ledger.Inspection `json:"stream"`
-	Foreign uint64            `json:"foreign"` // messages that are no part of the ledger
+	Foreign uint64            `json:"foreign"` // messages that are no part of the ledger, and not acknowledged
 	Trouble string            `json:"trouble"` // why nothing can be written; empty where it can
 }
 

@@ -72,8 +72,8 @@ func (s *Service) read(first, last uint64) ([]read, error) {
 	out := make([]read, 0, len(records))
 	for i := range records {
 		e, err := events.Decode(&records[i])
-		if err != nil {
-			continue // a foreign message; whoever verifies the log counts them
+		if err != nil || s.cfg.Log.IsForeign(e.Seq) {
+			continue // whoever verifies the log counts them
 		}
 		out = append(out, read{e, records[i].Data})
 	}

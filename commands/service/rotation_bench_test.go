@@ -49,7 +49,7 @@ func (x *bench) held(n int) {
 // renew issues a generation of a consumer's credential, and adopts it.
 func (x *bench) renew(i int, generation uint64) {
 	slot := slotName(i)
-	r := x.do(commands.IssueCredential{Slot: slot, Generation: generation, SecretRef: fmt.Sprintf("sealed:pg-0/%s-%d", slot, generation)})
+	r := x.do(commands.IssueCredential{Slot: slot, Generation: generation, SecretRef: fmt.Sprintf("bao:pg-0/%s-%d", slot, generation)})
 	x.do(commands.AcknowledgeBinding{Slot: slot, At: r.Seq})
 }
 

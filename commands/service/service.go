@@ -30,6 +30,7 @@ type Log interface {
 	Stored(ctx context.Context, first, last uint64) ([]events.Record, error)
 	Last(ctx context.Context) (uint64, error)
 	Foreign() ledger.Foreign
+	IsForeign(seq uint64) bool
 }
 
 // Config says what to serve.
@@ -54,6 +55,8 @@ type Config struct {
 	// Direct has all rights in the ledger's account: with it the documents are read
 	// for who watches them; nil: nobody can.
 	Direct *nats.Conn
+	// Agents keeps what agents store; nil: no agent is served.
+	Agents *AgentStore
 	// Past gives states of the past; nil: that cannot be asked.
 	Past Past
 	// Keeper knows which documents of which node changed; nil: that is not known, and
@@ -106,11 +109,15 @@ func (s *Service) begin() bool {
 	return !s.stopped
 }
 
-// Serve starts answering as the ledger's writer does: commands, and queries at
-// the head.
+// Serve starts answering as the ledger's writer does: commands, queries at the head,
+// and what agents do.
 func Serve(cfg Config) (*Service, error) {
 	return start(cfg, cfg.Handler, ">", func(s *Service, add func(name, subject string, h micro.HandlerFunc) error) error {
-		return errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+		err := errors.Join(add("command", CommandSubject(cfg.Mesh), s.command), add("query", QuerySubject(cfg.Mesh), s.query))
+		if cfg.Agents != nil {
+			err = errors.Join(err, add("agent", AgentSubject(cfg.Mesh), s.agent))
+		}
+		return err
 	})
 }
 
@@ -217,7 +224,9 @@ func (s *Service) command(req micro.Request) {
 		submit()
 		return
 	}
+	done := s.place(req)
 	go func() { // the log is read: others need not wait for it
+		defer done()
 		if err := s.onChain(seq, chain); err != nil {
 			s.running.Done()
 			s.refuse(req, err)
@@ -372,10 +381,10 @@ func (s *Service) ask(key string, m QueryMessage) (result any, seq uint64, err e
 func (s *Service) withForeign(v projections.StatusView) projections.StatusView {
 	f := s.cfg.Log.Foreign()
 	v.Counts["foreign"] = int(f.Count)
-	if f.Count > 0 {
-		v.Attention = append(v.Attention, projections.Attention{Code: "foreign_event", What: fmt.Sprintf("%d messages in the stream", f.Count),
-			Why: fmt.Sprintf("they are no part of the ledger and are skipped; the first is at sequence %d", f.Seqs[0]),
-			Fix: "nats stream get " + ledger.StreamName(s.cfg.Mesh) + " " + strconv.FormatUint(f.Seqs[0], 10)})
+	if f.Open > 0 {
+		v.Attention = append(v.Attention, projections.Attention{Code: "foreign_event", What: fmt.Sprintf("%d messages in the stream", f.Open),
+			Why: fmt.Sprintf("the ledger's writer has not written them, and they are skipped; the first is at sequence %d", f.FirstOpen),
+			Fix: "bindery audit recover --reason TEXT"})
 	}
 	return v
 }

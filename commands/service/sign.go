@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"hash/maphash"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,9 +86,12 @@ var (
 	errLedger   = errors.New("the request is signed for another ledger")
 )
 
-// signature is one that was seen, by its bytes: its text can be spelt in several
-// ways.
+// signature is the bytes of one: its text can be spelt in several ways.
 type signature [ed25519.SignatureSize]byte
+
+// remembered is how long a signature is remembered at least: from two minutes before
+// its time, when it is first heard at the earliest, until it is too old to pass.
+const remembered = 2 * signatureWindow
 
 // doorman checks signatures, and remembers those it has seen.
 type doorman struct {
@@ -95,14 +99,18 @@ type doorman struct {
 	audience func() string
 	now      func() time.Time
 
-	mu     sync.Mutex
-	seen   map[signature]time.Time // to when it is too old anyway
-	swept  time.Time
-	turned map[string]uint64 // reason to how many were turned away
+	seed maphash.Seed // of what is remembered of a signature: nobody can foresee it
+
+	mu sync.Mutex
+	// What was heard: since the last change, and between that and the one before. They
+	// change places once in remembered, so that a busy key costs some bytes a request.
+	seen, before map[uint64]struct{}
+	changed      time.Time
+	turned       map[string]uint64 // reason to how many were turned away
 }
 
 func newDoorman(door Door, audience func() string, now func() time.Time) *doorman {
-	return &doorman{door: door, audience: audience, now: now, seen: map[signature]time.Time{}, turned: map[string]uint64{}}
+	return &doorman{door: door, audience: audience, now: now, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, turned: map[string]uint64{}}
 }
 
 // admit tells whose request it is: the key that signed it, or "" where that need
@@ -175,7 +183,7 @@ func (d *doorman) check(req micro.Request) (key string, answer bool, err error) 
 	if err != nil || when.Before(now.Add(-signatureWindow)) || when.After(now.Add(signatureWindow)) {
 		return "", true, errStale
 	}
-	if !d.first(sig, when.Add(2*signatureWindow), now) {
+	if !d.first(sig, now) {
 		return "", true, errReplayed
 	}
 	return key, true, nil
@@ -189,22 +197,18 @@ func clip64(text string) []byte {
 	return []byte(text)
 }
 
-// first reports whether a signature was not seen before. Those that are too old
-// to pass are forgotten.
-func (d *doorman) first(sig signature, until, now time.Time) bool {
+// first reports whether a signature was not heard before.
+func (d *doorman) first(sig signature, now time.Time) bool {
+	h := maphash.Bytes(d.seed, sig[:])
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now.Sub(d.swept) > signatureWindow {
-		d.swept = now
-		for s, end := range d.seen {
-			if end.Before(now) {
-				delete(d.seen, s)
-			}
-		}
+	if now.Sub(d.changed) > remembered {
+		d.seen, d.before, d.changed = map[uint64]struct{}{}, d.seen, now
 	}
-	_, seen := d.seen[sig]
-	d.seen[sig] = until
-	return !seen
+	_, seen := d.seen[h]
+	_, before := d.before[h]
+	d.seen[h] = struct{}{}
+	return !seen && !before
 }
 
 // Turned tells how many requests were turned away at the door, by reason.

@@ -1,8 +1,9 @@
 // Package service is the request path: commands and queries as NATS requests
 // (the services API of nats.go, package micro), answered by a handler.
 //
-// Requests go to bindery-req.<mesh>.command and bindery-req.<mesh>.query, which
-// the writer answers, and to bindery-req.<mesh>.read, which every instance does:
+// Requests go to bindery-req.<mesh>.command, bindery-req.<mesh>.query and
+// bindery-req.<mesh>.agent, which the writer answers, and to
+// bindery-req.<mesh>.read, which every instance does:
 // a prefix the mesh's stream does not listen on, since a stream stores and
 // acknowledges whatever is published under its subjects. Bodies are JSON. An answer that
 // does not fit one message comes in several, in order, each with the header

@@ -4,7 +4,8 @@
 //
 // A snapshot is a copy of what the log says, and is never trusted over it. Before it
 // is used, the record at its sequence must have its chain value; it is removed where
-// that is not so, and where it cannot be read. All of them may be deleted at any time.
+// that is not so, and where it cannot be read. Where the store has secrets, one of them
+// must have sealed it (seal.go). All of them may be deleted at any time.
 package snapshot
 
 import (
@@ -47,8 +48,10 @@ type Store struct {
 	logger *slog.Logger
 	tun    tuning
 
-	mu    sync.Mutex
-	ahead *ahead // what Ahead has begun
+	mu      sync.Mutex
+	ahead   *ahead // what Ahead has begun
+	secrets ledger.Secrets
+	log     Log // the one that was read first
 }
 
 // In is the store in a directory. What cannot be written or used is told to logger as
@@ -76,7 +79,7 @@ var nameForm = regexp.MustCompile(`^([1-9][0-9]{0,19})-([0-9a-f]{16})\.snap$`)
 const newPrefix = ".new-"
 
 func nameOf(seq uint64, chain events.Chain) string {
-	return fmt.Sprintf("%d-%s.snap", seq, chain.String()[:chainDigits])
+	return fmt.Sprintf("%d-%s"+snapSuffix, seq, chain.String()[:chainDigits])
 }
 
 // List lists the snapshots, the oldest first. It reads the directory alone.
@@ -116,8 +119,10 @@ func (s *Store) Last() uint64 {
 
 // Remove removes a snapshot; one that is gone already is none to complain of.
 func (s *Store) Remove(e Entry) error {
-	if err := os.Remove(e.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, path := range []string{e.Path, sealPath(e.Path)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
@@ -140,13 +145,14 @@ func (s *Store) Write(state *projections.State) error {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
+	e := Entry{Seq: state.Seq, Path: filepath.Join(s.dir, nameOf(state.Seq, state.Chain))}
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(s.dir, nameOf(state.Seq, state.Chain)))
+		err = os.Rename(f.Name(), e.Path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return errors.Join(ledger.SyncDir(s.dir), s.prune())
+	return errors.Join(ledger.SyncDir(s.dir), s.seal(e), s.prune())
 }
 
 // write is Write; what goes wrong is a warning.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"math"
 	"os"
 	"slices"
@@ -20,6 +21,8 @@ type Log interface {
 	Read(ctx context.Context, from ledger.Position, to uint64) iter.Seq2[[]events.Event, error]
 	Get(ctx context.Context, first, last uint64) ([]events.Record, error)
 	Last(ctx context.Context) (uint64, error)
+	Skip(ledger.Skipped)
+	Skipped(to uint64) ledger.Skipped
 }
 
 var _ Log = (*ledger.Log)(nil)
@@ -51,6 +54,7 @@ func (s *Store) Past(log Log) func(ctx context.Context, seq uint64) (*projection
 
 // stateAt tells, too, how many events were folded.
 func stateAt(ctx context.Context, log Log, store *Store, seq uint64) (state *projections.State, folded uint64, err error) {
+	store.of(log)
 	last, err := log.Last(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -76,7 +80,7 @@ func fold(ctx context.Context, log Log, store *Store, state *projections.State, 
 	if to <= state.Seq {
 		return nil
 	}
-	from := ledger.Position{Seq: state.Seq, Chain: state.Chain, Mesh: state.Mesh.ID}
+	from := ledger.Position{Seq: state.Seq, Chain: state.Chain, Mesh: state.Mesh.ID, Writers: ledger.NewWriters(state.WriterKeys())}
 	for group, err := range log.Read(ctx, from, to) {
 		if err != nil {
 			return err
@@ -128,6 +132,11 @@ func (s *Store) load(ctx context.Context, log Log, e Entry) *projections.State {
 		s.discard(e, errDisagrees)
 		return nil
 	}
+	skipped, err := s.authentic(e)
+	if err != nil {
+		s.discard(e, err)
+		return nil
+	}
 	state, err := s.take(e)
 	switch {
 	case removable(err):
@@ -137,6 +146,7 @@ func (s *Store) load(ctx context.Context, log Log, e Entry) *projections.State {
 	case state.Seq != e.Seq || state.Chain != chain:
 		s.discard(e, errDisagrees)
 	default:
+		log.Skip(skipped)
 		return state
 	}
 	return nil
@@ -146,7 +156,11 @@ var errDisagrees = errors.New("the log has another chain value there")
 
 // discard removes a snapshot that is wrong.
 func (s *Store) discard(e Entry, cause error) {
-	s.logger.Warn("removing a snapshot", "path", e.Path, "cause", cause)
+	level := slog.LevelWarn
+	if errors.Is(cause, errNotSealed) { // an earlier version of this program made it
+		level = slog.LevelDebug
+	}
+	s.logger.Log(context.Background(), level, "removing a snapshot", "path", e.Path, "cause", cause)
 	if err := s.Remove(e); err != nil {
 		s.logger.Warn("removing a snapshot", "error", err)
 	}

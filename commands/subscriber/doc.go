@@ -2,15 +2,15 @@
 Package subscriber tells another program what serves whom, and what changes: first
 what is there, then each change in order, for as long as it listens.
 
-There are two ways to the same changes. [Stream] reads the ledger itself; whoever
-may read its stream uses it: an operator, an auditor, and who can read the store's
-files. [KV] reads the documents that the ledger's writer keeps in a key-value
-bucket; that is for the agent of a node, who may read the documents of that node and
-nothing else.
+There are two ways to the same changes, both by requests to the process that serves the
+mesh ([service.Client]). [Stream] reads the ledger itself: for operators, auditors, and
+whoever can read the store's files. [Documents] reads the documents of one node: for the
+node's agent, which may read nothing else, and for the others, too. Who may not read what
+it asks for is told so: the iterator ends with a refusal, not_permitted.
 
 # The contract
 
-Through the stream:
+Of Stream:
 
   - Each change comes exactly once in one run of the iterator, in the order of the
     ledger's sequence; those of one command have one sequence, and come by id of the
@@ -26,20 +26,19 @@ Through the stream:
     earlier state, or is another one) is a [RestoredError], with the next run as
     within one. Nothing is skipped over it.
 
-Through the bucket the same, but for this:
+Of Documents the same, but for this:
 
   - A document shows the last of several changes in a row alone; what lies between
     may not be told. What is told is what differs between two documents, in the order
-    of the sequence in them. A document that is older than the one before it under
-    its key is left out.
+    of the sequence in them: that of the ledger when the document was made, which may
+    be later than the change.
   - What no document shows is not told: the credential of a slot that is not, or not
     yet, in use, and who did it and why.
   - A document may come to a node, or go, by a move as well as by its beginning or its
     end: it is then bound or moved, and gone.
-  - With a cursor, what may have changed since is told as changed; a deletion is
-    known for a day.
-  - That a ledger was restored is known for certain where Options.Check asks its
-    writer.
+  - With a cursor, what may have changed since is told as changed. The server remembers
+    the latest changes. Where they do not reach back to the cursor, or another process
+    serves by now, all there is is told as changed, and what is gone is not told.
 
 Memory is bounded by the state of the ledger and the changes of one command, or by
 the documents of the node; not by how slowly items are taken. A subscriber never

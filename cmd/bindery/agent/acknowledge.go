@@ -15,7 +15,10 @@ import (
 func (c *consumption) acknowledge(ctx context.Context) error {
 	var failed error
 	for _, n := range c.needs {
-		if err := c.faults[n]; err != nil {
+		if err := c.faults[n]; isWaiting(err) {
+			failed = errors.Join(failed, err) // nothing is wrong with it that is known
+			continue
+		} else if err != nil {
 			failed = errors.Join(failed, c.sayFailed(ctx, n, c.r.try(n), err))
 			continue
 		}
@@ -63,6 +66,7 @@ func (c *consumption) fail(ctx context.Context, err error) error {
 	changed := c.r.changed()
 	for _, n := range c.needs {
 		switch {
+		case isWaiting(c.faults[n]):
 		case c.faults[n] != nil:
 			err = errors.Join(err, c.sayFailed(ctx, n, c.r.try(n), c.faults[n]))
 		case (n.usable || n.released) && (len(changed) == 0 || slices.Contains(changed, n.slot)):

@@ -20,20 +20,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 	"github.com/nats-io/nuid"
 
 	"bindery/commands"
-	"bindery/commands/readmodel"
 	"bindery/commands/service"
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/ledger/owned"
 )
 
-// Ledger is who is told what was done.
+// Ledger is the ledger's writer, as an agent asks it. All of it are requests that the
+// agent's key may make: an agent has no other access to what is stored.
 type Ledger interface {
 	// Do runs a command. A *commands.Refusal says why not; any other error, or one
 	// with Unreachable or OutcomeUnknown, that nobody knows whether it was run: it is
@@ -44,11 +42,26 @@ type Ledger interface {
 	// CheckCursor refuses with LedgerRestored where the ledger is not the one that
 	// was read.
 	CheckCursor(ctx context.Context, at service.Cursor) error
+
+	// A *service.Client has the rest. An error is a *commands.Refusal, with
+	// Unreachable where nobody answered in time.
+
+	Documents(ctx context.Context, q service.DocumentsQuery) (service.Documents, error)
+	Lease(ctx context.Context, r service.LeaseRequest) (service.LeaseAnswer, error)
+	Release(ctx context.Context, r service.LeaseRequest) error
+	PublishKey(ctx context.Context, r service.KeyRequest) error
+	Keys(ctx context.Context, r service.KeysRequest) (service.KeysAnswer, error)
+	Seal(ctx context.Context, r service.SealRequest) (service.SealAnswer, error)
+	Unseal(ctx context.Context, r service.UnsealRequest) error
+	Sealed(ctx context.Context, r service.SealedRequest) (service.SealedAnswer, error)
+	Wait(ctx context.Context, r service.WaitRequest) (service.WaitAnswer, error)
+	// Connection tells how often the connection was made, and whether it is closed for
+	// good.
+	Connection() (made uint64, closed bool)
 }
 
 // Config says for which node an agent acts, and how.
 type Config struct {
-	Conn   *nats.Conn // to where the documents are
 	Ledger Ledger
 	Mesh   string
 	MeshID events.ID
@@ -78,7 +91,6 @@ type Agent struct {
 	cfg    Config
 	nodeID string
 	log    *slog.Logger
-	js     jetstream.JetStream
 	mark   string // of this run, in the environment of its hooks
 
 	tree  *tree
@@ -90,12 +102,12 @@ type Agent struct {
 	stop  context.CancelCauseFunc
 
 	curve nkeys.KeyPair // nil without a key
-	own   sealingKey
+	own   service.SealingKey
 
 	curs    sync.Mutex
 	place   place  // as of the newest document
 	kept    place  // as it was written last
-	checked uint64 // how often the connection had been made anew when the cursor was checked last
+	checked uint64 // how often the connection had been made when the cursor was checked last; 0: it must be
 
 	// delay is how long what failed waits; tests shorten it.
 	delay func(failures int) time.Duration
@@ -110,24 +122,18 @@ var errGone = errors.New("the connection to the ledger is closed")
 // a new one with another connection goes on.
 func IsGone(err error) bool { return errors.Is(err, errGone) || errors.Is(err, errLeaseLost) }
 
-// putTimeout is how long the server may take to answer a write to a bucket.
-const putTimeout = 5 * time.Second
-
 // New prepares an agent. Nothing is written before it runs.
 func New(cfg Config) (*Agent, error) {
-	js, err := jetstream.New(cfg.Conn)
-	if err != nil {
-		return nil, err
-	}
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	a := &Agent{cfg: cfg, nodeID: cfg.NodeID.String(), log: cfg.Logger, js: js, mark: "BINDERY_RUN=" + nuid.Next(), docs: newDocuments(),
+	a := &Agent{cfg: cfg, nodeID: cfg.NodeID.String(), log: cfg.Logger, mark: "BINDERY_RUN=" + nuid.Next(), docs: newDocuments(),
 		delay: backOff, crash: func(string) {}}
 	if cfg.Hooks != "" {
+		var err error
 		if a.hooks, err = openHooks(cfg.Hooks); err != nil {
 			return nil, badHooks(cfg.Hooks, err)
 		}
@@ -225,16 +231,9 @@ func (a *Agent) begin(ctx context.Context) error {
 	return nil
 }
 
-// run takes the lease, watches, and works until ctx ends.
+// run takes the lease, follows the ledger, and works until ctx ends.
 func (a *Agent) run(ctx context.Context, also func(func(context.Context) error)) (err error) {
-	a.lease = newLease(a.js, readmodel.Agents(a.cfg.Mesh), a.nodeID, a.place.Tree, a.cfg.Clock, a.log)
-	known := make(chan struct{})
-	also(a.watch(readmodel.Agents(a.cfg.Mesh), a.nodeID, a.lease.saw, sync.OnceFunc(func() { close(known) })).run)
-	select {
-	case <-known:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	a.lease = newLease(a.cfg.Ledger, a.nodeID, a.place.Tree, a.cfg.Clock, a.log)
 	if err := a.lease.acquire(ctx); err != nil {
 		return err
 	}
@@ -244,20 +243,20 @@ func (a *Agent) run(ctx context.Context, also func(func(context.Context) error))
 	a.queue.delay = a.delay
 	defer a.queue.stop()
 	defer func() { a.stop(err) }() // what runs ends before that waits for it
-	if err := a.watchAll(ctx, also); err != nil {
+	if err := a.hearAll(ctx, also); err != nil {
 		return err
 	}
 	if err := errors.Join(a.sweepTree(), a.tree.share()); err != nil {
 		return err
 	}
-	if a.cfg.Key != nil && a.keyIsStale() {
-		if err := a.publishKey(ctx); err != nil {
+	if a.cfg.Key != nil {
+		if err := a.seeToKey(ctx); err != nil {
 			a.log.Warn("the agent's sealing key is not published yet", "error", err)
 			a.queue.touch(ownKeyKey, true)
 		}
 	}
 	a.ready.Store(true)
-	if err := a.touchAll(); err != nil {
+	if err := a.touchAll(false); err != nil {
 		return err
 	}
 	a.log.Info("acting", "mesh", a.cfg.Mesh, "node", a.cfg.Node, "root", a.cfg.Root, "hooks", a.cfg.Hooks)
@@ -268,47 +267,35 @@ func (a *Agent) run(ctx context.Context, also func(func(context.Context) error))
 	return ctx.Err()
 }
 
-func (a *Agent) watch(bucket, pattern string, each func(entry), listed func()) *watch {
-	return &watch{nc: a.cfg.Conn, bucket: bucket, pattern: pattern, entry: each, listed: listed, logger: a.log}
-}
-
-// watchAll begins every watch and returns when each has told what there is.
-func (a *Agent) watchAll(ctx context.Context, also func(func(context.Context) error)) error {
-	n, listed := 0, make(chan struct{}, 4) // of all that begin below
-	begin := func(bucket, pattern string, each func(entry)) {
+// hearAll begins to hear of changes, and returns when it is known what there is.
+func (a *Agent) hearAll(ctx context.Context, also func(func(context.Context) error)) error {
+	n, begun := 0, make(chan struct{}, 2) // of all that begin below
+	begin := func(hear func(ctx context.Context, first func()) error) {
 		n++
-		once := sync.OnceFunc(func() { listed <- struct{}{} })
-		also(a.watch(bucket, pattern, each, func() {
-			once()
+		first := sync.OnceFunc(func() { begun <- struct{}{} })
+		also(func(ctx context.Context) error { return hear(ctx, first) })
+	}
+	begin(func(ctx context.Context, first func()) error {
+		return a.follow(ctx, func() {
+			first()
 			if a.ready.Load() {
-				if err := a.touchAll(); err != nil { // it was deaf for a while
+				if err := a.touchAll(false); err != nil { // it was deaf for a while
 					a.log.Warn("looking for what is due", "error", err)
 				}
 			}
-		}).run)
-	}
-	begin(readmodel.Bindings(a.cfg.Mesh), a.nodeID+".>", a.sawBinding)
-	if a.hooks != nil {
-		begin(readmodel.Holders(a.cfg.Mesh), a.nodeID+".>", a.sawHolder)
-	}
+		})
+	})
 	if a.cfg.Key != nil {
-		begin(readmodel.Sealed(a.cfg.Mesh), a.nodeID+".>", a.sawSealed)
-		begin(readmodel.Sealed(a.cfg.Mesh), "*.key", a.sawKey)
+		begin(a.listen)
 	}
 	for range n {
 		select {
-		case <-listed:
+		case <-begun:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return nil
-}
-
-func (a *Agent) keyIsStale() bool {
-	a.docs.mu.Lock()
-	defer a.docs.mu.Unlock()
-	return a.docs.keys[a.nodeID] != a.own
 }
 
 // Prefixes of the queue's keys: what is to be done.
@@ -318,21 +305,22 @@ const (
 	ownKeyKey   = "key"
 )
 
-// touchAll has everything looked at that there is, or that was done.
-func (a *Agent) touchAll() error {
+// touchAll has everything looked at that there is, or that was done; with anew also
+// what has failed and waits.
+func (a *Agent) touchAll(anew bool) error {
 	ids, err := a.tree.recorded()
 	if err != nil {
 		return err
 	}
 	for _, id := range append(ids, a.docs.assignments()...) {
-		a.queue.touch(consumerKey+id, false)
+		a.queue.touch(consumerKey+id, anew)
 	}
 	if a.hooks == nil {
 		return nil
 	}
 	groups, err := a.recordedGroups()
 	for _, g := range append(groups, a.docs.groupsFor("")...) {
-		a.queue.touch(providerKey+g, false)
+		a.queue.touch(providerKey+g, anew)
 	}
 	return err
 }
@@ -352,7 +340,7 @@ func (a *Agent) work(ctx context.Context, key string) error {
 	} else if group, ok := strings.CutPrefix(key, providerKey); ok {
 		err = a.provide(ctx, group)
 	} else {
-		err = a.publishKey(ctx)
+		err = a.seeToKey(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("failed, and is tried again", "what", a.describe(key), "error", err)

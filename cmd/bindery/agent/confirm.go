@@ -10,12 +10,13 @@ import (
 	"bindery/projections"
 )
 
-// What is not in a bucket may be gone, or not be there yet: after a restart of its
-// server a bucket can be empty for a while. Before anything is removed because a
-// document is missing, the ledger itself is asked.
+// A credential that this agent made, and that its node's documents do not tell of, is
+// over, or its provider has moved: the documents do not say which. Before anything of
+// it is removed, that is asked.
 
-// errIncomplete says that the documents are behind the ledger.
-var errIncomplete = errors.New("the documents do not tell of all that the ledger has")
+// errIncomplete says that two answers do not fit together: the ledger has changed
+// between them.
+var errIncomplete = errors.New("the ledger has changed meanwhile")
 
 // isNone reports whether an error says that a thing is not there, or not any more a
 // thing of this node.
@@ -41,52 +42,14 @@ func (a *Agent) nodeName(ctx context.Context) (string, error) {
 	return node.Name, nil
 }
 
-// assignmentHere asks for an assignment; nil where it is over or elsewhere.
-func (a *Agent) assignmentHere(ctx context.Context, id string) (*projections.AssignmentView, error) {
-	name, err := a.nodeName(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var v projections.AssignmentView
-	err = a.cfg.Ledger.Ask(ctx, commands.ShowAssignment{Assignment: id}, &v)
-	switch {
-	case isNone(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNotSaid, err)
-	case v.State == "ended" || v.Node != name:
-		return nil, nil
-	}
-	return &v, nil
-}
-
-// slotsOf asks which slots of an assignment are served on this node; none where it
-// is over or elsewhere.
-func (a *Agent) slotsOf(ctx context.Context, id string) (map[string]bool, error) {
-	v, err := a.assignmentHere(ctx, id)
-	if v == nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for _, b := range v.Bindings {
-		if !b.Released && (b.Use.Provider != "" || b.Use.Embedded) {
-			out[b.Slot] = true
-		}
-	}
-	return out, nil
-}
-
 // usesHere asks whether a consumer of this node is to use a secret that this agent has
 // stored.
 func (a *Agent) usesHere(ctx context.Context, in *hookInput, ref string) (bool, error) {
 	if ref == "" {
 		return false, nil
 	}
-	v, err := a.assignmentHere(ctx, in.AssignmentID)
-	if v == nil {
-		return false, err
-	}
-	return slices.ContainsFunc(v.Bindings, func(b projections.BindingView) bool { return b.Use.SecretRef == ref }), nil
+	needs, err := a.needsNow(ctx, in.AssignmentID)
+	return slices.ContainsFunc(needs, func(n *need) bool { return n.ref == ref }), err
 }
 
 // whereabouts is where an ask or a holder is that there is a record of here.

@@ -44,36 +44,17 @@ const (
 	actionRemove = "remove" // nothing is left of the assignment here
 )
 
-func (a *Agent) sawBinding(e entry) {
-	var n *need
-	if e.value != nil {
-		read, stamp, err := readNeed(e.key, e.value)
-		if err == nil {
-			err = a.saw(stamp.MeshID, stamp.At, stamp.Chain)
-		}
-		if err != nil {
-			a.log.Warn("a binding is passed over", "key", e.key, "error", err)
-			return
-		}
-		n = read
-	}
-	about, anew := a.docs.putNeed(e.key, n)
-	if !a.ready.Load() {
-		return
-	}
-	for _, id := range about {
-		a.queue.touch(consumerKey+id, anew)
-	}
-	for _, group := range a.docs.released() {
-		a.queue.touch(providerKey+group, true)
-	}
-}
-
 // consume makes an assignment's files what the ledger says, runs its hook where
 // they have changed, and acknowledges what was done.
 func (a *Agent) consume(ctx context.Context, id string) error {
-	needs := a.docs.needsOf(id)
 	r, err := a.tree.readAssignment(id)
+	if err != nil {
+		return err
+	}
+	if a.isDone(id, r) {
+		return a.tree.sweep(path.Join(dirBindings, id))
+	}
+	needs, err := a.needsNow(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -97,11 +78,39 @@ func (a *Agent) consume(ctx context.Context, id string) error {
 		return c.fail(ctx, err)
 	}
 	a.crash("hook")
-	err = c.acknowledge(ctx)
-	if c.behind {
-		err = errors.Join(err, errIncomplete)
+	return c.acknowledge(ctx)
+}
+
+// isDone reports whether, by what the agent heard last, nothing is due for an
+// assignment: then nobody needs to be asked.
+func (a *Agent) isDone(id string, r *assignmentRecord) bool {
+	needs := a.docs.needsOf(id)
+	if len(needs) == 0 || r.Begun != "" {
+		return false
 	}
-	return err
+	served := map[string]bool{}
+	for _, n := range needs {
+		if n.isNews() && r.Said[n.binding] < n.at {
+			return false
+		}
+		if !n.usable {
+			continue
+		}
+		served[n.slot] = true
+		s := r.Slots[n.slot]
+		if s == nil || s.Source != n.source() || s.Files == "" || s.Hooked != s.Files || r.Name != n.name || !a.tree.leadsTo(id, n.name) || r.Module != n.module || len(r.Tries) > 0 {
+			return false
+		}
+		if there := a.tree.readSet(path.Join(dirBindings, id), n.slot); there == nil || digest(there) != s.Files {
+			return false
+		}
+	}
+	for slot := range r.Slots {
+		if !served[slot] {
+			return false
+		}
+	}
+	return len(served) > 0
 }
 
 // consumption is one turn of work for an assignment.
@@ -113,7 +122,6 @@ type consumption struct {
 	kept   []byte // as it was written last
 	needs  []*need
 	faults map[*need]error // why the files of a slot could not be made
-	behind bool            // the documents do not tell of all
 }
 
 // keep writes the record, where it is another one than is there.
@@ -145,12 +153,8 @@ func (c *consumption) place(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	stay, err := c.missing(ctx)
-	if err != nil {
-		return err
-	}
 	for slot, s := range c.r.Slots {
-		if wanted[slot] || stay[slot] {
+		if wanted[slot] {
 			continue
 		}
 		if err := t.remove(path.Join(c.home, slot)); err != nil {
@@ -169,31 +173,6 @@ func (c *consumption) place(ctx context.Context) error {
 	}
 	c.r.Name, c.r.Module = name, c.needs[0].module
 	return nil
-}
-
-// missing are the slots that no document tells of and that the ledger has: they
-// stay as they are, until one does. It asks only where something would go.
-func (c *consumption) missing(ctx context.Context) (map[string]bool, error) {
-	told := map[string]bool{}
-	for _, n := range c.needs {
-		told[n.slot] = true
-	}
-	gone := len(c.needs) == 0
-	for slot := range c.r.Slots {
-		gone = gone || !told[slot]
-	}
-	if !gone {
-		return nil, nil
-	}
-	there, err := c.a.slotsOf(ctx, c.id)
-	if err != nil {
-		return nil, err
-	}
-	for slot := range told {
-		delete(there, slot)
-	}
-	c.behind = len(there) > 0
-	return there, nil
 }
 
 // placeSlot makes the files of one slot, where they are not what they must be.
@@ -380,7 +359,7 @@ func (c *consumption) took(changed []string) error {
 // clear removes what nothing leads to; all of it where nothing is left.
 func (c *consumption) clear() error {
 	t := c.a.tree
-	if len(c.r.Slots) > 0 || c.behind {
+	if len(c.r.Slots) > 0 {
 		return t.sweep(c.home)
 	}
 	if c.r.Name != "" {

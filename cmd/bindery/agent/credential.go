@@ -79,7 +79,9 @@ func (c *credential) issue(ctx context.Context) error {
 		a.crash("secret")
 	}
 	if r.Issue != stepDone {
-		if err := c.make(ctx); err != nil {
+		if err := c.make(ctx); errors.Is(err, errMoot) {
+			return c.unused(err)
+		} else if err != nil {
 			return c.fail(ctx, err)
 		}
 	}
@@ -87,7 +89,12 @@ func (c *credential) issue(ctx context.Context) error {
 	if err := c.rename(ctx); err != nil {
 		return c.fail(ctx, err)
 	}
-	if err := a.store(ctx, c.d, r); err != nil { // with what the hook has added
+	err := a.store(ctx, c.d, r) // with what the hook has added
+	switch {
+	case errors.Is(err, errMoot) && r.Issue != stepDone:
+		return c.unused(err)
+	case errors.Is(err, errMoot): // it may have been acknowledged, and the answer was lost
+	case err != nil:
 		return c.fail(ctx, err)
 	}
 	r.Issue, r.Attempts = stepDone, 0
@@ -95,7 +102,7 @@ func (c *credential) issue(ctx context.Context) error {
 		return err
 	}
 	a.crash("stored")
-	err := a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag, Node: a.nodeID}, "")
+	err = a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag, Node: a.nodeID}, "")
 	if err != nil && !errors.Is(err, errMoot) {
 		return err
 	}
@@ -103,6 +110,13 @@ func (c *credential) issue(ctx context.Context) error {
 	r.Unused = errors.Is(err, errMoot)
 	r.Said = !errors.Is(err, errMoved) // the document goes from here
 	return errors.Join(c.keep(), err)
+}
+
+// unused notes that the ledger does not ask for the secret any more, before it was told
+// of it: its copy is removed when the document is gone.
+func (c *credential) unused(why error) error {
+	c.r.Unused = true
+	return errors.Join(c.keep(), why)
 }
 
 // begin makes the secret and says where it will be.
@@ -113,7 +127,7 @@ func (c *credential) begin(ctx context.Context) error {
 	if c.r.Secret == nil {
 		c.r.Secret = newSecret(c.d)
 	}
-	c.r.Ref, c.r.Sealed = reference(c.a.cfg.SecretsIn, c.r.Input.Binding, secretName(c.d.Generation, c.d.Tag, c.a.nodeID)), nil
+	c.r.Ref, c.r.Sealed = reference(c.a.cfg.SecretsIn, c.r.Input.Binding, secretName(c.d.Generation, c.d.Tag, c.a.cfg.NodeID)), nil
 	return c.keep()
 }
 
@@ -246,7 +260,10 @@ func (c *credential) follow(ctx context.Context) error {
 	if c.r.Sealed == nil || c.r.Ref != c.d.SecretRef {
 		return nil
 	}
-	to, err := c.a.keyOf(c.d)
+	to, err := c.a.keyOf(ctx, c.d)
+	if isWaiting(err) {
+		return err
+	}
 	if err != nil {
 		c.a.log.Debug("a secret is not sealed anew yet", "binding", c.r.Input.Binding, "error", err)
 		return nil // it is looked at again when there is a key
@@ -311,7 +328,7 @@ func (c *credential) run(ctx context.Context, action string, step *string) ([]by
 // fail says why a credential could not be issued or revoked, and returns the
 // reason: it is tried again.
 func (c *credential) fail(ctx context.Context, why error) error {
-	if ctx.Err() != nil || isWaiting(why) {
+	if ctx.Err() != nil || isWaiting(why) || errors.Is(why, errMoot) {
 		return cmp.Or(ctx.Err(), why)
 	}
 	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag, Node: c.a.nodeID},

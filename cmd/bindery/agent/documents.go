@@ -1,7 +1,7 @@
 package agent
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"bindery/commands/service"
 	"bindery/events"
 	"bindery/projections"
 )
@@ -43,27 +44,22 @@ func (n *need) source() string {
 // errDocument is wrapped by what is wrong with a document.
 var errDocument = errors.New("the document cannot be used")
 
-// readNeed reads a document. Whoever wrote it is not trusted with a path: its
+// readNeed reads a document of a node. Whoever wrote it is not trusted with a path: its
 // names become names of files.
-func readNeed(key string, value []byte) (*need, projections.Stamp, error) {
-	var d projections.BindingDocument
-	if err := json.Unmarshal(value, &d); err != nil {
-		return nil, d.Stamp, fmt.Errorf("%w: %w", errDocument, err)
-	}
-	if d.ID == nil || d.Key() != key {
-		return nil, d.Stamp, fmt.Errorf("%w: it lies under another key than its own", errDocument)
+func readNeed(node, key string, d *projections.BindingDocument) (*need, error) {
+	if d.ID == nil || d.Key() != key || d.NodeID.String() != node {
+		return nil, fmt.Errorf("%w: it lies under another key than its own", errDocument)
 	}
 	for _, name := range []string{d.Assignment, d.Slot, d.Module} {
 		if err := plainName(name); err != nil {
-			return nil, d.Stamp, err
+			return nil, err
 		}
 	}
 	u := &d.Use
-	n := &need{binding: d.ID.String(), assignment: d.AssignmentID.String(), name: d.Assignment, module: d.Module, slot: d.Slot,
+	return &need{binding: d.ID.String(), assignment: d.AssignmentID.String(), name: d.Assignment, module: d.Module, slot: d.Slot,
 		provision: d.Provision, released: d.Released, provider: u.Provider, endpoint: u.Endpoint, ref: u.SecretRef, generation: u.Generation,
 		usable:  !d.Released && (u.Provider != "" || u.Embedded),
-		changed: d.ChangedSeq, applied: d.AppliedSeq, failed: d.Error != "" || d.Attempts > 0, at: d.At, chain: d.Chain}
-	return n, d.Stamp, nil
+		changed: d.ChangedSeq, applied: d.AppliedSeq, failed: d.Error != "" || d.Attempts > 0, at: d.At, chain: d.Chain}, nil
 }
 
 // plainName reports whether a name can be that of a file: it is one that the
@@ -81,29 +77,25 @@ var (
 	askTag     = regexp.MustCompile(`^[0-9a-f]{8}$`)
 )
 
-// readHolder reads a document of the provider side.
-func readHolder(key string, value []byte) (*projections.HolderDocument, error) {
-	var d projections.HolderDocument
-	if err := json.Unmarshal(value, &d); err != nil {
-		return nil, fmt.Errorf("%w: %w", errDocument, err)
-	}
-	if d.Key() != key {
-		return nil, fmt.Errorf("%w: it lies under another key than its own", errDocument)
+// checkHolder looks whether a document of a node's provider side can be used.
+func checkHolder(node, key string, d *projections.HolderDocument) error {
+	if d.Key() != key || d.NodeID.String() != node {
+		return fmt.Errorf("%w: it lies under another key than its own", errDocument)
 	}
 	for _, name := range []string{d.Assignment, d.Slot, d.Module, d.Provision} {
 		if err := plainName(name); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !d.Embedded {
 		if err := plainName(d.Provider); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !askTag.MatchString(d.Tag) {
-		return nil, fmt.Errorf("%w: its tag is none", errDocument)
+		return fmt.Errorf("%w: its tag is none", errDocument)
 	}
-	return &d, nil
+	return nil
 }
 
 // holderEssence is what another try is worth for.
@@ -111,21 +103,22 @@ func holderEssence(d *projections.HolderDocument) string {
 	return fmt.Sprint(d.Do, d.State, d.SecretRef, d.InUse, d.Revocable, d.Ended, d.Endpoint, d.ConsumerNodeID, d.ConsumerKeys, d.Tag)
 }
 
-// documents are what the ledger says now, as far as the agent was told. The
-// documents themselves are never changed.
+// documents are what the ledger said last, as far as the agent was told: they wake it,
+// and say what a consumer here may still fetch. The documents themselves are never
+// changed.
 type documents struct {
 	mu      sync.Mutex
 	needs   map[string]map[string]*need                       // by assignment id, by key
 	homes   map[string]string                                 // assignment id, by key of a need
 	holders map[string]map[string]*projections.HolderDocument // by group, by key
-	sealed  map[string][]byte                                 // to this node, by <binding id>.<generation>-<tag>-<maker>
-	keys    map[string]sealingKey                             // by node id
+	keys    map[string]service.SealingKey                     // by node id, as far as they were asked for
+	renewed uint64                                            // how often keys were forgotten
 	waiting map[string]string                                 // groups, by the reference that they wait for (see awaits)
 }
 
 func newDocuments() *documents {
 	return &documents{needs: map[string]map[string]*need{}, homes: map[string]string{},
-		holders: map[string]map[string]*projections.HolderDocument{}, sealed: map[string][]byte{}, keys: map[string]sealingKey{},
+		holders: map[string]map[string]*projections.HolderDocument{}, keys: map[string]service.SealingKey{},
 		waiting: map[string]string{}}
 }
 
@@ -139,6 +132,9 @@ func (d *documents) putNeed(key string, n *need) (about []string, anew bool) {
 	if before != "" {
 		old = d.needs[before][key]
 		about = append(about, before)
+	}
+	if n != nil && old != nil && n.at < old.at {
+		return about, false // an answer that was overtaken
 	}
 	anew = n == nil || old == nil || n.essence() != old.essence()
 	if n == nil || n.assignment != before {
@@ -162,8 +158,7 @@ func (d *documents) putNeed(key string, n *need) (about []string, anew bool) {
 	return about, anew
 }
 
-// needsOf are the needs of an assignment by slot; where one is left of an earlier
-// slot of the name, what serves the slot comes last.
+// needsOf are the needs of an assignment, sorted.
 func (d *documents) needsOf(assignment string) []*need {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +166,14 @@ func (d *documents) needsOf(assignment string) []*need {
 	for _, n := range d.needs[assignment] {
 		out = append(out, n)
 	}
-	slices.SortFunc(out, func(a, b *need) int {
+	sortNeeds(out)
+	return out
+}
+
+// sortNeeds sorts by slot; where one is left of an earlier slot of the name, what
+// serves the slot comes last.
+func sortNeeds(needs []*need) {
+	slices.SortFunc(needs, func(a, b *need) int {
 		if a.slot != b.slot {
 			return strings.Compare(a.slot, b.slot)
 		}
@@ -183,7 +185,6 @@ func (d *documents) needsOf(assignment string) []*need {
 		}
 		return strings.Compare(a.binding, b.binding)
 	})
-	return out
 }
 
 // awaits reports whether a consumer of this node is to use a reference; if so it is
@@ -246,9 +247,6 @@ func groupOf(key string) string {
 	return parts[1] + "." + parts[2]
 }
 
-// cutGroup is the provider, or EmbeddedKey, and the binding of a group.
-func cutGroup(group string) (provider, binding string, ok bool) { return strings.Cut(group, ".") }
-
 // putHolder takes a document, or with nil that it is gone, and reports whether it
 // is another thing than before.
 func (d *documents) putHolder(key string, h *projections.HolderDocument) (anew bool) {
@@ -278,24 +276,67 @@ func (d *documents) holdersOf(group string) []*projections.HolderDocument {
 	for _, h := range d.holders[group] {
 		out = append(out, h)
 	}
-	slices.SortFunc(out, func(a, b *projections.HolderDocument) int {
-		if a.Generation > b.Generation {
-			return -1
-		}
-		return 1
-	})
+	sortHolders(out)
 	return out
 }
 
-// hasAnother reports whether a generation is told of that was asked for by another
-// event than the one of a record: the ledger has lost that.
-func (d *documents) hasAnother(group string, in *hookInput) bool {
-	for _, h := range d.holdersOf(group) {
-		if h.Generation == in.Generation && h.Tag != in.Tag {
-			return true
+// sortHolders puts the newest first.
+func sortHolders(holders []*projections.HolderDocument) {
+	slices.SortFunc(holders, func(a, b *projections.HolderDocument) int {
+		return cmp.Compare(b.Generation, a.Generation)
+	})
+}
+
+// hasAnother reports whether a generation is among holders that was asked for by
+// another event than the one of a record: the ledger has lost that.
+func hasAnother(holders []*projections.HolderDocument, in *hookInput) bool {
+	return slices.ContainsFunc(holders, func(h *projections.HolderDocument) bool {
+		return h.Generation == in.Generation && h.Tag != in.Tag
+	})
+}
+
+// keysOfDocuments are the keys of all documents.
+func (d *documents) keysOfDocuments() (needs, holders []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.homes {
+		needs = append(needs, key)
+	}
+	for _, group := range d.holders {
+		for key := range group {
+			holders = append(holders, key)
 		}
 	}
-	return false
+	return needs, holders
+}
+
+// keepNeeds forgets the needs of an assignment that are not there any more.
+func (d *documents) keepNeeds(assignment string, there map[string]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.needs[assignment] {
+		if !there[key] {
+			delete(d.needs[assignment], key)
+			delete(d.homes, key)
+		}
+	}
+	if len(d.needs[assignment]) == 0 {
+		delete(d.needs, assignment)
+	}
+}
+
+// keepHolders forgets the holders of a group that are not there any more.
+func (d *documents) keepHolders(group string, there map[string]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.holders[group] {
+		if !there[key] {
+			delete(d.holders[group], key)
+		}
+	}
+	if len(d.holders[group]) == 0 {
+		delete(d.holders, group)
+	}
 }
 
 // groupsFor lists the groups with a holder on a node; of all nodes where that is "".

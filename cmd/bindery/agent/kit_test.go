@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,16 +49,21 @@ func TestMain(m *testing.M) {
 // world is a ledger that is served over TCP, with its documents, and a place for
 // the agents' trees and the toy service.
 type world struct {
-	t     testing.TB
-	dir   string // of the store
-	srv   *ledger.Embedded
-	h     *handler.Handler
-	down  func()        // stops serving
+	t    testing.TB
+	dir  string // of the store
+	srv  *ledger.Embedded
+	h    *handler.Handler
+	down func() // stops serving
+
+	otherService func() // answers instead of the one that answers now
+
 	late  time.Duration // so much later than that the documents are kept
 	mesh  events.ID
 	home  string // HOME of the hooks
 	hooks string
-	seeds map[string]string // of the agents' keys, by node
+	local ledger.Key            // of whoever reads the store's files
+	keys  map[string]ledger.Key // of the agents, by node; granted or not
+	seeds map[string]string     // of those that are granted
 }
 
 // patience bounds everything that is waited for. It is no measure.
@@ -76,7 +82,12 @@ func newID() events.ID {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), home: t.TempDir(), hooks: filepath.Join(t.TempDir(), "hooks"), seeds: map[string]string{}}
+	w := &world{t: t, dir: t.TempDir(), home: t.TempDir(), hooks: filepath.Join(t.TempDir(), "hooks"),
+		keys: map[string]ledger.Key{}, seeds: map[string]string{}}
+	w.local = w.key()
+	for _, node := range []string{"alpha", "beta"} {
+		w.keys[node] = w.key()
+	}
 	w.up(func(ctx context.Context, nc *nats.Conn) (*ledger.Log, error) {
 		return ledger.Create(ctx, nc, testMesh, ledger.CreateOptions{})
 	})
@@ -89,6 +100,21 @@ func newWorld(t testing.TB) *world {
 	w.hook("provider", journalled("../../../docs/agent/hooks/provider/toy"))
 	w.hook("consumer", "#!/bin/sh\ncat >> $HOME/consumed\necho >> $HOME/consumed\n")
 	return w
+}
+
+func (w *world) key() ledger.Key {
+	w.t.Helper()
+	key, err := ledger.NewKey()
+	w.must(err)
+	return key
+}
+
+// guests are those whom the server lets in from outside, and whose requests are heard.
+func (w *world) guests() (keys []string, out []ledger.Guest) {
+	for _, key := range append(slices.Collect(maps.Values(w.keys)), w.local) {
+		keys, out = append(keys, key.Public), append(out, service.GuestOf(testMesh, key.Public))
+	}
+	return keys, out
 }
 
 // journalled is a hook that writes down what it reads, fails while a file "broken"
@@ -120,7 +146,7 @@ func (w *world) up(open func(context.Context, *nats.Conn) (*ledger.Log, error)) 
 	})
 	w.t.Cleanup(w.down)
 	var err error
-	w.srv, err = ledger.StartEmbedded(w.t.Context(), ledger.EmbeddedConfig{Dir: w.dir, Listen: true, Host: "127.0.0.1", Port: -1,
+	w.srv, err = ledger.StartEmbedded(w.t.Context(), ledger.EmbeddedConfig{Dir: w.dir, Listen: true, Host: "127.0.0.1", Port: -1, Users: []ledger.User{},
 		Adjust: func(o *server.Options) { o.SyncAlways = false }}) // nothing but agents is killed here
 	w.must(err)
 	later(w.srv.Close)
@@ -146,8 +172,19 @@ func (w *world) up(open func(context.Context, *nats.Conn) (*ledger.Log, error)) 
 		}
 	})
 	later(func() { stop(); done.Wait() })
-	s, err := service.Serve(service.Config{Conn: nc, Mesh: testMesh, Handler: w.h, Log: log, Version: "0.0.0"})
-	w.must(err)
+	keys, guests := w.guests()
+	w.must(w.srv.SetGuests(guests))
+	var s *service.Service
+	serve := func() {
+		var err error
+		s, err = service.Serve(service.Config{Conn: nc, Mesh: testMesh, Handler: w.h, Log: log, Version: "0.0.0", Keeper: keeper,
+			Door: service.Door{Signed: true, Local: w.local.Public}, Agents: service.NewAgentStore(nc, testMesh, readmodel.Where{}),
+			Ledger: log.Created()})
+		w.must(err)
+		w.must(s.Admit(keys))
+	}
+	serve()
+	w.otherService = func() { w.must(s.Stop()); serve() }
 	later(func() { _ = s.Stop() })
 }
 
@@ -173,19 +210,21 @@ func (w *world) node(name string) (id events.ID) {
 	return id
 }
 
-// grant gives a node's agent a key.
+// grant grants the key of a node's agent.
 func (w *world) grant(node string) {
 	w.t.Helper()
-	key, err := ledger.NewKey()
+	var err error
+	w.seeds[node], err = w.keys[node].Seed()
 	w.must(err)
-	w.seeds[node], err = key.Seed()
-	w.must(err)
-	w.do(commands.GrantAccess{Name: "on-" + node, Role: events.RoleAgent, Node: node, NKey: key.Public})
+	w.do(commands.GrantAccess{Name: "on-" + node, Role: events.RoleAgent, Node: node, NKey: w.keys[node].Public})
 }
 
 // spec is what an agent of a test is to be.
 type spec struct {
-	URL, MeshID, Node, NodeID, Root, Hooks, Home, Log, Seed string
+	URL, MeshID, Node, NodeID, Root, Hooks, Home, Log string
+
+	Seed  string // of a granted key; "": it is local
+	Local string // seed of the store's own key
 
 	Resync  bool
 	CrashAt string // step at which it kills itself, the first time it comes there
@@ -193,17 +232,30 @@ type spec struct {
 
 func (w *world) spec(node string) spec {
 	w.t.Helper()
-	return spec{URL: w.srv.URL(), MeshID: w.mesh.String(), Node: node, NodeID: w.node(node).String(), Hooks: w.hooks, Home: w.home,
+	local, err := w.local.Seed()
+	w.must(err)
+	return spec{Local: local, URL: w.srv.URL(), MeshID: w.mesh.String(), Node: node, NodeID: w.node(node).String(), Hooks: w.hooks, Home: w.home,
 		Root: filepath.Join(w.home, "root-"+node), Log: filepath.Join(w.home, "log-"+node), Seed: w.seeds[node]}
 }
 
 // agent makes the agent of a spec, with delays that a test can wait for.
 func (s spec) agent() (*Agent, error) {
-	nc, err := nats.Connect(s.URL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	key, err := ledger.ParseKey([]byte(cmp.Or(s.Seed, s.Local)))
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(s.URL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), key.Option(),
+		nats.CustomInboxPrefix(service.InboxOf(key.Public)))
 	if err != nil {
 		return nil, err
 	}
 	client, err := service.NewClient(nc, testMesh)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	who, err := service.Identities(ctx, nc, testMesh)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +271,7 @@ func (s spec) agent() (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := Config{Conn: nc, Ledger: &asks{client}, Mesh: testMesh, MeshID: meshID, Node: s.Node, NodeID: nodeID, Root: s.Root, GroupID: -1,
+	cfg := Config{Ledger: &asks{client.SignWith(key, who[0]), nc}, Mesh: testMesh, MeshID: meshID, Node: s.Node, NodeID: nodeID, Root: s.Root, GroupID: -1,
 		Hooks: s.Hooks, HookTimeout: 20 * time.Second, SecretsIn: schemeFile, Resync: s.Resync,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Getenv: func(name string) string {
@@ -229,10 +281,6 @@ func (s spec) agent() (*Agent, error) {
 			return os.Getenv(name)
 		}}
 	if s.Seed != "" {
-		key, err := ledger.ParseKey([]byte(s.Seed))
-		if err != nil {
-			return nil, err
-		}
 		cfg.Key, cfg.SecretsIn = &key, schemeSealed
 	}
 	a, err := New(cfg)
@@ -244,19 +292,58 @@ func (s spec) agent() (*Agent, error) {
 }
 
 // asks is a Ledger over a client.
-type asks struct{ client *service.Client }
+type asks struct {
+	*service.Client
+	nc *nats.Conn
+}
+
+// hangUp closes an agent's connection.
+func (a *Agent) hangUp() {
+	switch l := a.cfg.Ledger.(type) {
+	case *asks:
+		l.nc.Close()
+	case *bent:
+		l.nc.Close()
+	}
+}
+
+// bent is a Ledger whose answers somebody has changed.
+type bent struct {
+	*asks
+	documents func(*service.Documents)
+	sealed    func(*service.SealedAnswer)
+}
+
+// bend has an agent that does not run yet get changed answers.
+func bend(a *Agent) *bent {
+	b := &bent{asks: a.cfg.Ledger.(*asks), documents: func(*service.Documents) {}, sealed: func(*service.SealedAnswer) {}}
+	a.cfg.Ledger = b
+	return b
+}
+
+func (b *bent) Documents(ctx context.Context, q service.DocumentsQuery) (service.Documents, error) {
+	d, err := b.asks.Documents(ctx, q)
+	b.documents(&d)
+	return d, err
+}
+
+func (b *bent) Sealed(ctx context.Context, r service.SealedRequest) (service.SealedAnswer, error) {
+	s, err := b.asks.Sealed(ctx, r)
+	b.sealed(&s)
+	return s, err
+}
 
 func (a *asks) Do(ctx context.Context, c commands.Command, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := a.client.Do(ctx, commands.Request{Command: c, ID: newID(), Actor: "agent", Reason: reason})
+	_, err := a.Client.Do(ctx, commands.Request{Command: c, ID: newID(), Actor: "agent", Reason: reason})
 	return err
 }
 
 func (a *asks) Ask(ctx context.Context, q commands.Query, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	data, err := a.client.Ask(ctx, q)
+	data, err := a.Client.Ask(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -266,7 +353,7 @@ func (a *asks) Ask(ctx context.Context, q commands.Query, v any) error {
 func (a *asks) CheckCursor(ctx context.Context, at service.Cursor) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return a.client.CheckCursor(ctx, at)
+	return a.Client.CheckCursor(ctx, at)
 }
 
 // childAgent is an agent as a process. It ends well when its standard input does.
@@ -337,7 +424,7 @@ func (w *world) start(a *Agent) (stop func() error) {
 	stop = sync.OnceValue(func() error {
 		cancel()
 		err := <-ended
-		a.cfg.Conn.Close()
+		a.hangUp()
 		return err
 	})
 	w.t.Cleanup(func() { _ = stop() })

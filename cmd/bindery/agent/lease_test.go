@@ -11,40 +11,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"bindery/commands"
 	"bindery/commands/readmodel"
 	"bindery/projections"
 )
 
-// leaseOf is a lease of a node with its watch, as another tree's agent has it.
-func (w *world) leaseOf(tree string, clock func() time.Time) (*lease, *nats.Conn) {
+// leaseOf is a lease of a node, as another tree's agent has it.
+func (w *world) leaseOf(tree string) *lease {
 	w.t.Helper()
-	nc, err := nats.Connect(w.srv.URL())
-	w.must(err)
-	w.t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	w.must(err)
-	node := w.node("alpha").String()
-	l := newLease(js, readmodel.Agents(testMesh), node, tree, clock, slog.New(slog.DiscardHandler))
-	known := make(chan struct{})
-	watching := &watch{nc: nc, bucket: readmodel.Agents(testMesh), pattern: node, entry: l.saw, listed: sync.OnceFunc(func() { close(known) }),
-		logger: slog.New(slog.DiscardHandler)}
-	go func() { _ = watching.run(w.t.Context()) }()
-	<-known
-	return l, nc
+	a := w.agent(w.spec("alpha"))
+	w.t.Cleanup(a.hangUp)
+	return newLease(a.cfg.Ledger, w.node("alpha").String(), tree, time.Now, slog.New(slog.DiscardHandler))
 }
 
 // Of several that want the lease one has it at a time; one that gives it up is
-// followed at once, and one that vanishes when its entry does.
+// followed at once.
 func TestLeaseIsOnes(t *testing.T) {
 	w := newWorld(t)
 	var holders, most atomic.Int32
 	var all sync.WaitGroup
 	for range 4 {
-		l, _ := w.leaseOf(newID().String(), time.Now)
+		l := w.leaseOf(newID().String())
 		all.Go(func() {
 			if err := l.acquire(t.Context()); err != nil {
 				t.Error(err)
@@ -69,42 +56,66 @@ func TestLeaseIsOnes(t *testing.T) {
 	}
 }
 
-// One that finds another's entry after its own has lost the lease; one whose answer
-// was lost, or whose entry vanished, has not.
-func TestLeaseLost(t *testing.T) {
+// What gets into the bucket takes the lease from nobody: neither an entry that says
+// that it is another's, nor one that cannot be read, nor none.
+func TestLeaseKeptAgainstJunk(t *testing.T) {
 	w := newWorld(t)
-	ctx := t.Context()
-	l, _ := w.leaseOf("a", time.Now)
-	w.must(l.acquire(ctx))
-	l.mu.Lock()
-	l.revision-- // the answer to the last renewal was lost
-	l.mu.Unlock()
-	w.must(l.renew(ctx))
-
-	put := func(m *nats.Msg) {
-		m.Subject = "$KV." + l.bucket + "." + l.key
-		_, err := l.js.PublishMsg(ctx, m)
-		w.must(err)
+	l := w.leaseOf("a")
+	w.must(l.acquire(t.Context()))
+	other := w.leaseOf("b")
+	for what, value := range map[string]string{"another's": `{"holder":"another","tree":"t","host":"h"}`, "no JSON": "junk", "of nobody": "{}", "nothing": ""} {
+		w.putIn(readmodel.Agents(testMesh), l.node, []byte(value))
+		w.must(l.renew(t.Context()))
+		var held *otherHolder
+		if err := other.try(t.Context(), false); !errors.As(err, &held) || held.by.Holder != l.me.Holder {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	put(&nats.Msg{Header: nats.Header{jetstreamOperation: {operationDelete}}}) // somebody deleted it
-	w.eventually("it is renewed", func() error { return l.renew(ctx) })
-
-	put(&nats.Msg{Data: []byte(`{"holder":"another"}`)})
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := l.renew(limited); !errors.Is(err, errLeaseLost) {
-		t.Errorf("%v", err)
+	if !l.held() || other.held() {
+		t.Error("the lease has another holder")
 	}
 }
 
+// Junk in the bucket that a new writer finds there holds the lease until it expires,
+// as one that it cannot read may, and is nobody to give it up for.
+func TestLeaseJunkExpires(t *testing.T) {
+	w := newWorld(t)
+	l := w.leaseOf("a")
+	w.putIn(readmodel.Agents(testMesh), l.node, []byte("junk"))
+	if err := l.try(t.Context(), false); !errors.Is(err, errLeaseUnread) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	w.must(l.renew(ctx)) // it does not give up
+	if !l.held() {
+		t.Error("it has not the lease")
+	}
+}
+
+// One that another took over from has lost the lease.
+func TestLeaseLost(t *testing.T) {
+	w := newWorld(t)
+	l := w.leaseOf("a")
+	w.must(l.acquire(t.Context()))
+	l.release()
+	next := w.leaseOf("b")
+	w.must(next.acquire(t.Context()))
+	if err := l.renew(t.Context()); !errors.Is(err, errLeaseLost) {
+		t.Errorf("%v", err)
+	}
+	l.release() // it has none: the other one keeps its own
+	w.must(next.renew(t.Context()))
+}
+
 // Whoever has the lock of a tree takes over from the one that had it before, without
-// waiting for its entry to vanish.
+// waiting for its lease to expire.
 func TestLeaseOfTheSameTree(t *testing.T) {
 	w := newWorld(t)
-	killed, _ := w.leaseOf("tree", time.Now)
+	killed := w.leaseOf("tree")
 	w.must(killed.acquire(t.Context()))
-	next, _ := w.leaseOf("tree", time.Now)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than an entry stays
+	next := w.leaseOf("tree")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than a lease lasts
 	defer cancel()
 	w.must(next.acquire(ctx))
 	if err := killed.renew(ctx); !errors.Is(err, errLeaseLost) {
@@ -112,14 +123,27 @@ func TestLeaseOfTheSameTree(t *testing.T) {
 	}
 }
 
-// One that cannot renew is in doubt before the server lets go of its entry.
+// A lease outlives the writer that gave it: the next one finds it in the bucket.
+func TestLeaseSurvivesItsWriter(t *testing.T) {
+	w := newWorld(t)
+	l := w.leaseOf("a")
+	w.must(l.acquire(t.Context()))
+	w.down()
+	w.again()
+	var held *otherHolder
+	if err := w.leaseOf("b").try(t.Context(), false); !errors.As(err, &held) || held.by.Holder != l.me.Holder {
+		t.Errorf("%v", err)
+	}
+}
+
+// One that cannot renew is in doubt before the writer lets go of its lease.
 func TestLeaseInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{clock: time.Now}
 		if l.held() {
 			t.Error("it holds what it has not acquired")
 		}
-		l.revision, l.renewed = 1, time.Now()
+		l.has, l.renewed = true, time.Now()
 		time.Sleep(11 * time.Second)
 		if !l.held() {
 			t.Error("it is in doubt too early")

@@ -52,7 +52,7 @@ func (a *Agent) forget() error {
 func (a *Agent) checkCursor(ctx context.Context) error {
 	a.curs.Lock()
 	defer a.curs.Unlock()
-	made := a.cfg.Conn.Stats().Reconnects + 1
+	made, _ := a.cfg.Ledger.Connection()
 	if a.checked == made {
 		return nil
 	}
@@ -74,19 +74,29 @@ func (a *Agent) checkCursor(ctx context.Context) error {
 	return nil
 }
 
+// uncheck has what was read held against the ledger again before anything is done:
+// another one may answer by now.
+func (a *Agent) uncheck() {
+	a.curs.Lock()
+	defer a.curs.Unlock()
+	a.checked = 0
+}
+
 // saw keeps the newest place in the ledger that a document tells of.
 func (a *Agent) saw(meshID events.ID, at uint64, chain string) error {
 	if meshID != a.cfg.MeshID {
 		err := a.restored(&commands.Refusal{Message: "the documents are not those of the ledger that was read",
 			Why: fmt.Sprintf("their mesh has the id %s, not %s", meshID, a.cfg.MeshID)})
-		a.stop(err)
+		if a.stop != nil {
+			a.stop(err)
+		}
 		return err
 	}
 	a.curs.Lock()
 	defer a.curs.Unlock()
 	// Over a connection that was made anew another ledger may tell of itself: what was
 	// read is held against that first (checkCursor).
-	if at <= a.place.Cursor.Seq || a.checked != a.cfg.Conn.Stats().Reconnects+1 {
+	if made, _ := a.cfg.Ledger.Connection(); at <= a.place.Cursor.Seq || a.checked != made {
 		return nil
 	}
 	a.place.Cursor = service.Cursor{MeshID: meshID, Seq: at, Chain: chain}

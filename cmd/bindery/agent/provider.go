@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strconv"
+	"strings"
 
 	"bindery/projections"
 )
@@ -66,25 +67,6 @@ func (in *hookInput) name() string {
 	return in.Provider + " (" + in.Provision + ")"
 }
 
-func (a *Agent) sawHolder(e entry) {
-	var d *projections.HolderDocument
-	if e.value != nil {
-		read, err := readHolder(e.key, e.value)
-		if err == nil {
-			err = a.saw(read.MeshID, read.At, read.Chain)
-		}
-		if err != nil {
-			a.log.Warn("a holder is passed over", "key", e.key, "error", err)
-			return
-		}
-		d = read
-	}
-	anew := a.docs.putHolder(e.key, d)
-	if a.ready.Load() {
-		a.queue.touch(providerKey+groupOf(e.key), anew)
-	}
-}
-
 // recordedGroups lists the groups of the credentials that something was done for.
 func (a *Agent) recordedGroups() ([]string, error) {
 	names, err := a.tree.credentials()
@@ -106,7 +88,10 @@ func (a *Agent) recordedGroups() ([]string, error) {
 // provide does what the provider side has to do for one binding at one provider,
 // the newest first. What fails for one credential holds up no other.
 func (a *Agent) provide(ctx context.Context, group string) error {
-	docs := a.docs.holdersOf(group)
+	docs, err := a.holdersNow(ctx, group)
+	if err != nil {
+		return err
+	}
 	if len(docs) > 0 {
 		if err := a.keepPlace(); err != nil {
 			return err
@@ -123,7 +108,7 @@ func (a *Agent) provide(ctx context.Context, group string) error {
 			return ctx.Err()
 		}
 	}
-	_, binding, _ := cutGroup(group)
+	_, binding, _ := strings.Cut(group, ".")
 	names, err := a.tree.credentialsOf(binding)
 	if err != nil {
 		return errors.Join(failed, err)
@@ -132,7 +117,7 @@ func (a *Agent) provide(ctx context.Context, group string) error {
 		if there[name] {
 			continue
 		}
-		if err := a.vanished(ctx, group, binding, name); err != nil {
+		if err := a.vanished(ctx, group, docs, name); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -165,7 +150,8 @@ func (a *Agent) provideOne(ctx context.Context, d *projections.HolderDocument) e
 // vanished sees to a record whose document is gone: of an ask that was begun and
 // never acknowledged, what was made is removed; of a credential that is over, the
 // copies.
-func (a *Agent) vanished(ctx context.Context, group, binding, name string) error {
+func (a *Agent) vanished(ctx context.Context, group string, docs []*projections.HolderDocument, name string) error {
+	_, binding, _ := strings.Cut(group, ".")
 	c := &credential{a: a, r: &credentialRecord{}, file: credentialFile(binding, name), found: true}
 	if _, err := a.tree.readRecord(c.file, c.r); err != nil {
 		return fmt.Errorf("the record of a credential: %w", err)
@@ -180,7 +166,7 @@ func (a *Agent) vanished(ctx context.Context, group, binding, name string) error
 		return cmp.Or(err, errIncomplete)
 	}
 	where, err := a.whereIs(ctx, &c.r.Input)
-	if err != nil || where == here && !a.docs.hasAnother(group, &c.r.Input) {
+	if err != nil || where == here && !hasAnother(docs, &c.r.Input) {
 		return cmp.Or(err, errIncomplete)
 	}
 	// Where the provider has moved, its new agent answers the ask under the same

@@ -8,7 +8,9 @@ import (
 	"path"
 	"strings"
 
+	"bindery/commands"
 	"bindery/commands/service"
+	"bindery/events"
 )
 
 // What was done is kept in files, so that an agent that was killed goes on where
@@ -22,8 +24,8 @@ type place struct {
 	NodeID string         `json:"node_id"`
 	Tree   string         `json:"tree"` // tells this tree from others
 	Cursor service.Cursor `json:"cursor"`
-	// Seals tells the bucket of sealed secrets from one that was lost: what was sealed
-	// under another is sealed again.
+	// Seals tells the sealed secrets that are kept from those that were lost: what was
+	// sealed under another is sealed again.
 	Seals string `json:"seals"`
 }
 
@@ -171,8 +173,8 @@ func credentialName(generation uint64, tag string) string {
 // secretName is what the secret of a credential is called. Where its provider moves
 // while it is issued, the agents of both nodes make one: each its own, and the ledger
 // says whose is in use.
-func secretName(generation uint64, tag, maker string) string {
-	return credentialName(generation, tag) + "-" + strings.ToLower(maker[len(maker)-8:])
+func secretName(generation uint64, tag string, maker events.ID) string {
+	return credentialName(generation, tag) + "-" + commands.MakerName(maker)
 }
 
 // secretOf splits the reference to a secret that this agent has stored.

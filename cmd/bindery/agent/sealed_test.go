@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,9 @@ import (
 
 	"bindery/commands"
 	"bindery/commands/readmodel"
+	"bindery/commands/service"
+	"bindery/ledger"
+	"bindery/projections"
 )
 
 // toy binds a consumer on another node to the one provider there is.
@@ -84,82 +88,223 @@ func TestSealedAnew(t *testing.T) {
 	}
 }
 
-// Nothing is sealed to a key that no agent of the node has signed.
+// Nothing is sealed to a key that no agent of the node has signed, whatever somebody
+// has put into the bucket.
 func TestSealedToGrantedKeysOnly(t *testing.T) {
-	w := newWorld(t)
-	w.grant("alpha")
-	pair, err := nkeys.CreateCurveKeys()
-	w.must(err)
-	curve, err := pair.PublicKey()
-	w.must(err)
-	thief, err := nkeys.CreateUser()
-	w.must(err)
-	public, err := thief.PublicKey()
-	w.must(err)
-	beta := w.node("beta").String()
-	sig, err := thief.Sign(sealingText(w.mesh.String(), beta, curve))
-	w.must(err)
-	put := func(k sealingKey) {
-		data, err := json.Marshal(k)
+	curves, err := nkeys.CreateCurveKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := curves.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type stored struct {
+		service.SealingKey
+		By string `json:"by,omitempty"`
+	}
+	forged := func(w *world, signer ledger.Key, nkey, by string) stored {
+		sig, err := signer.Sign(service.SealingText(w.mesh.String(), w.node("beta").String(), curve))
 		w.must(err)
-		w.put(beta+".key", data)
+		return stored{service.SealingKey{Curve: curve, NKey: nkey, Sig: base64.RawURLEncoding.EncodeToString(sig)}, by}
 	}
-	put(sealingKey{Curve: curve, NKey: public, Sig: base64.RawURLEncoding.EncodeToString(sig)})
-	w.start(w.agent(w.spec("alpha")))
-	w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy})
-	w.eventually("it is not issued", func() error {
-		return w.failing("the sealing key of node beta is not signed by an agent that is granted for it")
-	})
-	w.grant("beta")
-	granted, err := nkeys.FromSeed([]byte(w.seeds["beta"]))
-	w.must(err)
-	public, err = granted.PublicKey()
-	w.must(err)
-	put(sealingKey{Curve: curve, NKey: public, Sig: base64.RawURLEncoding.EncodeToString(sig)}) // of the thief
-	w.eventually("it is not issued", func() error { return w.failing("the sealing key of node beta: its signature is wrong") })
-	if got := w.sealed(); len(got) != 0 {
-		t.Errorf("there is sealed: %v", got)
+	for name, forge := range map[string]func(w *world) stored{
+		"a stranger's": func(w *world) stored { k := w.key(); return forged(w, k, k.Public, k.Public) },
+		"another agent's": func(w *world) stored {
+			k := w.keys["alpha"]
+			return forged(w, k, k.Public, k.Public)
+		},
+		"signed by a stranger": func(w *world) stored { k := w.keys["beta"]; return forged(w, w.key(), k.Public, k.Public) },
+		"stored by nobody":     func(w *world) stored { k := w.keys["beta"]; return forged(w, k, k.Public, "") },
+		"stored by another":    func(w *world) stored { k := w.keys["beta"]; return forged(w, k, k.Public, w.keys["alpha"].Public) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.grant("alpha")
+			w.grant("beta")
+			data, err := json.Marshal(forge(w))
+			w.must(err)
+			w.putIn(readmodel.Sealed(testMesh), w.node("beta").String()+".key", data)
+			w.start(w.agent(w.spec("alpha")))
+			w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy})
+			w.eventually("it is not issued", func() error { return w.failing("node beta has no sealing key: its agent has not run yet") })
+			if got := w.sealed(); len(got) != 0 {
+				t.Errorf("there is sealed: %v", got)
+			}
+			w.start(w.agent(w.spec("beta"))) // it puts its own key there
+			w.eventually("it is issued", func() error { return w.exact("beta") })
+		})
 	}
-	w.start(w.agent(w.spec("beta"))) // it puts its own key there
-	w.eventually("it is issued", func() error { return w.exact("beta") })
 }
 
-// What is sealed for one thing does not open for another, and not with another's
-// key.
+// What is sealed is opened for the slot's own credential alone, where an agent that is
+// granted for the node that made it sealed and stored it.
 func TestSealedForOneThing(t *testing.T) {
-	w, alpha, beta, _ := twoNodes(t)
+	w, _, beta, stop := twoNodes(t)
 	w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy}, commands.CreateAssignment{Module: "wiki", Node: "beta", Name: "shop", Bind: toy})
 	w.eventually("both run", func() error { return w.exact("beta") })
-	beta.docs.mu.Lock()
-	var refs []string
-	for suffix := range beta.docs.sealed {
-		refs = append(refs, strings.ReplaceAll(suffix, ".", "/"))
+	needs := map[string]*need{}
+	for _, id := range beta.docs.assignments() {
+		n := beta.docs.needsOf(id)[0]
+		needs[n.name] = n
 	}
-	one, two := strings.ReplaceAll(refs[0], "/", "."), strings.ReplaceAll(refs[1], "/", ".")
-	stolen := beta.docs.sealed[one]
-	beta.docs.sealed[one] = beta.docs.sealed[two]
-	beta.docs.mu.Unlock()
-	if got, err := beta.open(refs[0]); err == nil {
-		t.Errorf("it opens: %v", got)
+	wiki, shop := needs["wiki"], needs["shop"]
+	stop()
+	alpha := w.opener("alpha")
+	beta = w.opener("beta")
+	path := func(n *need) string { return strings.TrimPrefix(n.ref, "sealed:") }
+	value := func(n *need) service.SealedValue {
+		answer, err := beta.cfg.Ledger.Sealed(t.Context(), service.SealedRequest{Node: beta.nodeID, Refs: []string{path(n)}})
+		w.must(err)
+		return answer.Values[0]
 	}
-	if got, err := beta.open(refs[1]); err != nil || got["password"] == "" {
+	ours, theirs := value(wiki), value(shop)
+	if got, err := beta.open(t.Context(), wiki, path(wiki)); err != nil || got["password"] == "" {
 		t.Errorf("%v", err)
 	}
-	alpha.docs.mu.Lock()
-	alpha.docs.sealed[one] = stolen
-	alpha.docs.mu.Unlock()
-	if got, err := alpha.open(refs[0]); err == nil {
-		t.Errorf("another's agent opens it: %v", got)
+	stranger := w.key().Public
+	var answer service.SealedValue
+	bend(beta).sealed = func(s *service.SealedAnswer) { s.Values = []service.SealedValue{answer} }
+	for what, c := range map[string]struct {
+		change func(v *service.SealedValue)
+		want   string
+	}{
+		"nothing":                 {func(v *service.SealedValue) {}, ""},
+		"another's box":           {func(v *service.SealedValue) { v.Box = theirs.Box }, "the sealed secret is another one's"},
+		"another's value":         {func(v *service.SealedValue) { *v = theirs; v.Ref = ours.Ref }, "not to the secret of the slot's own credential"},
+		"no such credential":      {func(v *service.SealedValue) { v.Tag = "" }, "not to the secret of the slot's own credential"},
+		"another tag":             {func(v *service.SealedValue) { v.Tag = "00000000" }, "not to the secret of the slot's own credential"},
+		"another maker":           {func(v *service.SealedValue) { v.Node = beta.nodeID }, "not to the secret of the slot's own credential"},
+		"stored by another":       {func(v *service.SealedValue) { v.By = w.keys["beta"].Public }, "was stored by another agent"},
+		"stored by nobody":        {func(v *service.SealedValue) { v.By = "" }, "was stored by another agent"},
+		"a key that was revoked":  {func(v *service.SealedValue) { v.Keys = nil }, "a key that is not granted"},
+		"sealed by a stranger":    {func(v *service.SealedValue) { v.Sender.NKey, v.By = stranger, stranger }, "a key that is not granted"},
+		"a stranger is granted":   {func(v *service.SealedValue) { v.Sender.NKey, v.By, v.Keys = stranger, stranger, []string{stranger} }, "its signature is wrong"},
+		"another one's signature": {func(v *service.SealedValue) { v.Sender.Curve = beta.own.Curve }, "its signature is wrong"},
+	} {
+		answer = ours
+		c.change(&answer)
+		got, err := beta.open(t.Context(), wiki, path(wiki))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, %v", what, len(got), err)
+		}
+	}
+	answer = theirs // it is sound, and another consumer's
+	if got, err := beta.open(t.Context(), wiki, path(shop)); err == nil {
+		t.Errorf("it opens: %d entries", len(got))
+	}
+	later := *wiki
+	later.generation++
+	answer = ours
+	if got, err := beta.open(t.Context(), &later, path(wiki)); err == nil {
+		t.Errorf("that of another generation opens: %d entries", len(got))
+	}
+	bend(alpha).sealed = func(s *service.SealedAnswer) { s.Values = []service.SealedValue{ours} }
+	if got, err := alpha.open(t.Context(), wiki, path(wiki)); err == nil {
+		t.Errorf("another's agent opens it: %d entries", len(got))
 	}
 }
 
-func (w *world) put(key string, value []byte) {
+// opener is the agent of a node, with its key, which does not run.
+func (w *world) opener(node string) *Agent {
+	w.t.Helper()
+	a := w.agent(w.spec(node))
+	w.t.Cleanup(a.hangUp)
+	tree, err := openTree(a.cfg.Root, -1)
+	w.must(err)
+	w.t.Cleanup(tree.close)
+	a.tree = tree
+	w.must(a.ownKey())
+	return a
+}
+
+// A consumer that is told to use the sealed secret of another one says why it does not.
+func TestReferenceOfAnother(t *testing.T) {
+	w := newWorld(t)
+	w.grant("alpha")
+	w.grant("beta")
+	beta := w.agent(w.spec("beta"))
+	w.start(w.agent(w.spec("alpha")))
+	first := w.start(beta)
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy})
+	w.eventually("it runs", func() error { return w.exact("beta") })
+	w.must(first())
+	var ref string
+	w.h.View(func(s *projections.State) { ref = s.ListBindings(projections.BindingFilter{}).Items[0].Use.SecretRef })
+
+	// The ledger does not take it.
+	w.must(os.WriteFile(filepath.Join(w.home, "broken"), nil, 0o600))
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Name: "shop", Bind: toy})
+	var asked projections.CredentialView
+	w.h.View(func(s *projections.State) {
+		asked = s.ListCredentials(projections.CredentialFilter{State: "asked"}).Items[0]
+	})
+	alpha := w.agent(w.spec("alpha"))
+	defer alpha.hangUp()
+	err := alpha.cfg.Ledger.Do(t.Context(), commands.IssueCredential{Slot: "shop/db", Generation: asked.Generation, SecretRef: ref}, "")
+	var r *commands.Refusal
+	if !errors.As(err, &r) || r.Code != commands.SecretRefForeign {
+		t.Fatalf("%v", err)
+	}
+	w.must(os.Remove(filepath.Join(w.home, "broken")))
+
+	// One that was recorded in spite of that is not opened.
+	beta = w.agent(w.spec("beta"))
+	bend(beta).documents = func(d *service.Documents) {
+		for _, k := range d.Bindings {
+			if k.Document != nil && k.Document.Assignment == "shop" && k.Document.Use.SecretRef != "" {
+				k.Document.Use.SecretRef = ref
+			}
+		}
+	}
+	w.start(beta)
+	w.eventually("it says why", func() (err error) {
+		w.h.View(func(s *projections.State) {
+			for _, v := range s.ListBindings(projections.BindingFilter{}).Items {
+				if v.Assignment == "shop" && v.Error != "the reference is to the sealed secret of another binding, and is not opened" {
+					err = fmt.Errorf("%+v", v)
+				}
+			}
+		})
+		return err
+	})
+	if _, err := os.Stat(filepath.Join(w.home, "root-beta", "bindings", "by-name", "shop")); err == nil {
+		t.Error("it has files")
+	}
+	w.nothingLogged()
+}
+
+// A file: reference of an agent to the secret of another binding is not read, either.
+func TestFileOfAnother(t *testing.T) {
+	w := newWorld(t)
+	a := w.agent(w.spec("alpha"))
+	w.start(a)
+	w.do(commands.CreateAssignment{Module: "wiki", Node: "alpha"})
+	w.eventually("it runs", func() error { return w.exact("alpha") })
+	n := a.docs.needsOf(a.docs.assignments()[0])[0]
+	if _, err := a.resolve(t.Context(), n); err != nil {
+		t.Errorf("%v", err)
+	}
+	other := *n
+	other.binding = newID().String()
+	if _, err := a.resolve(t.Context(), &other); err == nil || !strings.Contains(err.Error(), "another binding") {
+		t.Errorf("%v", err)
+	}
+}
+
+// putIn puts a value under a key of a bucket, past the service; none deletes it.
+func (w *world) putIn(bucket, key string, value []byte) {
 	w.t.Helper()
 	nc, err := w.srv.Connect()
 	w.must(err)
 	defer nc.Close()
+	m := &nats.Msg{Subject: "$KV." + bucket + "." + key, Data: value}
+	if len(value) == 0 {
+		m.Header = nats.Header{"KV-Operation": {"DEL"}}
+	}
 	w.eventually("the bucket takes it", func() error {
-		_, err := nc.Request("$KV."+readmodel.Sealed(testMesh)+"."+key, value, patience)
+		_, err := nc.RequestMsg(m, patience)
 		return err
 	})
 }
@@ -225,7 +370,7 @@ func (w *world) nothingInTheStream() {
 func TestSealedBucketIsLost(t *testing.T) {
 	for name, running := range map[string]bool{"while they run": true, "while they do not": false} {
 		t.Run(name, func(t *testing.T) {
-			w, alpha, beta, stop := twoNodes(t)
+			w, _, _, stop := twoNodes(t)
 			w.do(commands.CreateAssignment{Module: "wiki", Node: "beta", Bind: toy}, commands.CreateAssignment{Module: "wiki", Node: "alpha", Name: "shop"})
 			w.eventually("both run", func() error { return w.exact("alpha", "beta") })
 			before := w.sealed()
@@ -236,10 +381,8 @@ func TestSealedBucketIsLost(t *testing.T) {
 				}
 			}
 			w.purge()
-			if running { // a watch that begins anew tells what is gone
-				alpha.sawKey(entry{key: alpha.nodeID + ".key"})
-				beta.sawKey(entry{key: beta.nodeID + ".key"})
-			} else {
+			w.otherService() // it does not know what there was
+			if !running {
 				w.start(w.agent(w.spec("alpha")))
 				w.start(w.agent(w.spec("beta")))
 			}

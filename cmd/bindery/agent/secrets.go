@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"bindery/commands"
 	"bindery/events"
 	"bindery/ledger/owned"
 	"bindery/projections"
@@ -20,8 +21,8 @@ import (
 
 // Schemes that need no command.
 const (
-	schemeFile   = "file"   // below secrets in the agent's own tree
-	schemeSealed = "sealed" // in the bucket of sealed secrets
+	schemeFile   = "file"                // below secrets in the agent's own tree
+	schemeSealed = commands.SchemeSealed // kept by the ledger's writer
 )
 
 // userName is what a credential logs in as, where the hook does not say otherwise:
@@ -55,9 +56,12 @@ func (a *Agent) resolve(ctx context.Context, n *need) (map[string]string, error)
 	}
 	switch scheme {
 	case schemeFile:
+		if binding, _, _ := strings.Cut(rest, "/"); isID(binding) && binding != n.binding {
+			return nil, errors.New("the reference is to the secret of another binding, and is not read")
+		}
 		return a.tree.readSecret(rest)
 	case schemeSealed:
-		return a.open(rest)
+		return a.open(ctx, n, rest)
 	}
 	command, ok := a.cfg.Resolvers[scheme]
 	if !ok {

@@ -173,7 +173,11 @@ func TestHostileDocuments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, _, err := readNeed(d.Key(), data)
+		var read projections.BindingDocument // as it comes in an answer
+		if err := json.Unmarshal(data, &read); err != nil {
+			return
+		}
+		n, err := readNeed(d.NodeID.String(), d.Key(), &read)
 		if err != nil {
 			return
 		}
