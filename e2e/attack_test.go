@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,101 +18,30 @@ import (
 	"bindery/ledger"
 )
 
-// guarded is a served store with grants, and the keys of those granted.
-type guarded struct {
-	*cli
-	url  string
-	keys map[string]ledger.Key
-	dir  string // with a file of each key's seed, by name
-}
-
-func newGuarded(t *testing.T) *guarded {
-	g := &guarded{cli: smallStore(t), keys: map[string]ledger.Key{}, dir: t.TempDir()}
-	for name, as := range map[string]string{"ann": "operator", "on-alpha": "agent --node alpha", "on-beta": "agent --node beta", "eve": "auditor"} {
-		public := strings.TrimSpace(g.must(t, "access", "keygen", filepath.Join(g.dir, name)))
-		g.must(t, append([]string{"access", "grant", name, "--nkey", public, "--role"}, strings.Fields(as)...)...)
-		seed, err := os.ReadFile(filepath.Join(g.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err := ledger.ParseKey([]byte(strings.TrimSpace(string(seed))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.keys[name] = key
-	}
-	g.serve(t)
-	data, err := os.ReadFile(filepath.Join(g.store, "serve.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e struct{ URL string }
-	if err := json.Unmarshal(data, &e); err != nil {
-		t.Fatal(err)
-	}
-	g.url = e.URL
-	return g
-}
-
-// as is the command line of somebody elsewhere, with a key of its own.
-func (g *guarded) as(t *testing.T, name string) *cli {
-	c := newCLI(t)
-	c.env = []string{"BINDERY_STORE=", "NATS_URL=" + g.url, "NATS_CREDS=" + filepath.Join(g.dir, name)}
-	return c
-}
-
-func (g *guarded) connect(t *testing.T, key ledger.Key) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(g.url, key.Option(), nats.CustomInboxPrefix("_INBOX."+key.Public),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
-
-// signed makes a request as docs/security.md says one is made.
-func signed(t *testing.T, key ledger.Key, subject, reply string, at time.Time, body string) *nats.Msg {
-	t.Helper()
-	sum := sha256.Sum256([]byte(body))
-	text := strconv.FormatInt(at.UnixNano(), 10)
-	sig, err := key.Sign([]byte(strings.Join([]string{"bindery request 1", "home", subject, reply, text, hex.EncodeToString(sum[:])}, "\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &nats.Msg{Subject: subject, Reply: reply, Data: []byte(body), Header: nats.Header{"Bindery-Key": {key.Public},
-		"Bindery-Time": {text}, "Bindery-Sig": {base64.RawURLEncoding.EncodeToString(sig)}}}
-}
-
-func registers(node string) string {
-	return fmt.Sprintf(`{"verb":"node.register","args":{"name":%q},"id":%q,"actor":"ann"}`, node, ulid.Make())
-}
-
 // Each grant may what its role may, by the command line of another machine.
 func TestAccess(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t)
+	g := serveGuarded(t)
 	g.as(t, "ann").must(t, "node", "register", "gamma")
 	g.as(t, "ann").must(t, "provider", "relocate", "pg-alpha", "--to", "alpha", "--endpoint", "alpha:5433")
 	g.as(t, "on-beta").refused(t, "not_permitted", 4, "credential", "issued", "wiki/db", "--generation", "8", "--secret-ref", "file:/s")
 	g.as(t, "on-alpha").must(t, "credential", "issued", "wiki/db", "--generation", "8", "--secret-ref", "file:/s")
 	g.as(t, "on-beta").refused(t, "not_permitted", 4, "binding", "applied", "wiki/db", "--at", "9")
-	g.as(t, "on-alpha").must(t, "binding", "applied", "wiki/db", "--at", number(g.seq(t)))
+	g.as(t, "on-alpha").must(t, "binding", "applied", "wiki/db", "--at", number(g.as(t, "ann").seq(t)))
 	g.as(t, "on-alpha").refused(t, "not_permitted", 4, "node", "register", "delta")
 	g.as(t, "on-alpha").refused(t, "not_permitted", 4, "status")
 	g.as(t, "on-alpha").must(t, "provider", "holders", "pg-alpha")
 	g.as(t, "eve").must(t, "status")
 	g.as(t, "eve").must(t, "log")
 	g.as(t, "eve").refused(t, "not_permitted", 4, "node", "register", "delta")
-	items := read[listJSON[struct{ Actor, Type string }]](t, g.as(t, "eve"), "log", "--from", "seq:"+number(g.seq(t))).Items
+	items := read[listJSON[struct{ Actor, Type string }]](t, g.as(t, "eve"), "log", "--from", "seq:"+number(g.as(t, "ann").seq(t))).Items
 	if len(items) != 1 || items[0].Actor != "on-alpha" {
 		t.Errorf("who acknowledged is told as %+v", items)
 	}
 
 	// What is revoked is out at once; what it waits for ends.
-	log := g.as(t, "eve").following(t, "log", "--follow", "--from", "seq:"+number(g.seq(t)+1), "-o", "jsonl")
-	g.must(t, "node", "register", "delta")
+	log := g.as(t, "eve").following(t, "log", "--follow", "--from", "seq:"+number(g.as(t, "ann").seq(t)+1), "-o", "jsonl")
+	g.as(t, "ann").must(t, "node", "register", "delta")
 	if line := log.next(t); !strings.Contains(line, "node.registered") {
 		t.Errorf("line %q", line)
 	}
@@ -126,6 +52,7 @@ func TestAccess(t *testing.T) {
 			t.Errorf("line %q", line)
 		}
 	}
+	g.as(t, "ann").must(t, "access", "revoke", "bob")
 	g.as(t, "ann").refused(t, "last_operator", 4, "access", "revoke", "ann")
 }
 
@@ -133,8 +60,8 @@ func TestAccess(t *testing.T) {
 // what came to the service is answered with a refusal, or not at all.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t)
-	before := g.seq(t)
+	g := serveGuarded(t)
+	before := g.as(t, "ann").seq(t)
 	stranger, err := ledger.NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +74,7 @@ func TestAttacks(t *testing.T) {
 	}
 
 	const command, query = "bindery-req.home.command", "bindery-req.home.query"
-	eve, ann := g.keys["eve"], g.keys["ann"]
+	eve, ann := g.key("eve"), g.key("ann")
 	nc := g.connect(t, eve)
 	// ask sends what eve has made, and tells the answer's code; "" for none, where
 	// none is wanted after a moment.
@@ -184,7 +111,7 @@ func TestAttacks(t *testing.T) {
 	}
 	now := time.Now()
 	alter := func(m *nats.Msg, f func(*nats.Msg)) *nats.Msg { f(m); return m }
-	valid := func() *nats.Msg { return signed(t, eve, command, inbox(eve), time.Now(), registers("evil")) }
+	valid := func() *nats.Msg { return g.signed(t, eve, command, inbox(eve), time.Now(), registers("evil")) }
 	for name, c := range map[string]struct {
 		m    *nats.Msg
 		want string
@@ -192,25 +119,25 @@ func TestAttacks(t *testing.T) {
 		"an auditor that writes":       {valid(), "not_permitted"},
 		"no signature":                 {&nats.Msg{Subject: command, Reply: inbox(eve), Data: []byte(registers("evil"))}, ""},
 		"another's key, own signature": {alter(valid(), func(m *nats.Msg) { m.Header.Set("Bindery-Key", ann.Public) }), ""},
-		"a stranger's key":             {signed(t, stranger, command, inbox(eve), now, registers("evil")), ""},
+		"a stranger's key":             {g.signed(t, stranger, command, inbox(eve), now, registers("evil")), ""},
 		"a body altered":               {alter(valid(), func(m *nats.Msg) { m.Data = []byte(registers("worse")) }), ""},
 		"a time altered":               {alter(valid(), func(m *nats.Msg) { m.Header.Set("Bindery-Time", "1") }), ""},
 		"an answer to another":         {alter(valid(), func(m *nats.Msg) { m.Reply = inbox(ann) }), ""},
-		"signed long ago":              {signed(t, eve, command, inbox(eve), now.Add(-time.Hour), registers("evil")), "not_permitted"},
-		"signed ahead":                 {signed(t, eve, command, inbox(eve), now.Add(time.Hour), registers("evil")), "not_permitted"},
-		"a query as a command":         {signed(t, eve, query, inbox(eve), now, registers("evil")), "usage"},
-		"an actor that is not she":     {signed(t, eve, command, inbox(eve), now, strings.Replace(registers("evil"), `"ann"`, `"bindery"`, 1)), "not_permitted"},
-		"no JSON":                      {signed(t, eve, command, inbox(eve), now, "\x00\xff{{{"), "usage"},
-		"a field nobody knows":         {signed(t, eve, command, inbox(eve), now, `{"verb":"node.register","key":"`+ann.Public+`"}`), "usage"},
-		"too long":                     {signed(t, eve, command, inbox(eve), now, `{"verb":"`+strings.Repeat("x", 7<<20)+`"}`), "usage"},
-		"deep":                         {signed(t, eve, query, inbox(eve), now, `{"query":"status","args":`+strings.Repeat("[", 1<<20)+`}`), "usage"},
+		"signed long ago":              {g.signed(t, eve, command, inbox(eve), now.Add(-time.Hour), registers("evil")), "not_permitted"},
+		"signed ahead":                 {g.signed(t, eve, command, inbox(eve), now.Add(time.Hour), registers("evil")), "not_permitted"},
+		"a query as a command":         {g.signed(t, eve, query, inbox(eve), now, registers("evil")), "usage"},
+		"an actor that is not she":     {g.signed(t, eve, command, inbox(eve), now, strings.Replace(registers("evil"), `"ann"`, `"bindery"`, 1)), "not_permitted"},
+		"no JSON":                      {g.signed(t, eve, command, inbox(eve), now, "\x00\xff{{{"), "usage"},
+		"a field nobody knows":         {g.signed(t, eve, command, inbox(eve), now, `{"verb":"node.register","key":"`+ann.Public+`"}`), "usage"},
+		"too long":                     {g.signed(t, eve, command, inbox(eve), now, `{"verb":"`+strings.Repeat("x", 7<<20)+`"}`), "usage"},
+		"deep":                         {g.signed(t, eve, query, inbox(eve), now, `{"query":"status","args":`+strings.Repeat("[", 1<<20)+`}`), "usage"},
 	} {
 		if got := ask(c.m, c.want); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 	// A request that was heard is not heard again, by nobody.
-	m := signed(t, eve, query, inbox(eve), time.Now(), `{"query":"node.list"}`)
+	m := g.signed(t, eve, query, inbox(eve), time.Now(), `{"query":"node.list"}`)
 	if got := ask(m, "done"); !strings.HasPrefix(got, "done: ") {
 		t.Errorf("an honest query: %q", got)
 	}
@@ -218,10 +145,10 @@ func TestAttacks(t *testing.T) {
 		t.Errorf("the same query again: %q", got)
 	}
 	mine := g.connect(t, ann)
-	if err := mine.PublishMsg(signed(t, ann, command, inbox(ann), time.Now(), registers("honest"))); err != nil {
+	if err := mine.PublishMsg(g.signed(t, ann, command, inbox(ann), time.Now(), registers("honest"))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an honest command", func() bool { return g.seq(t) == before+1 })
+	eventually(t, "an honest command", func() bool { return g.as(t, "ann").seq(t) == before+1 })
 
 	// What the server itself keeps from them.
 	denied := make(chan string, 1000)
@@ -266,7 +193,7 @@ func TestAttacks(t *testing.T) {
 				_, _ = nc.SubscribeSync("_INBOX." + eve.Public + ".>") // and reads nothing
 			}
 			for ctx.Err() == nil {
-				_ = nc.PublishMsg(signed(t, eve, query, reply, time.Now(), `{"query":"log","args":{"first":1}}`))
+				_ = nc.PublishMsg(g.signed(t, eve, query, reply, time.Now(), `{"query":"log","args":{"first":1}}`))
 				_ = nc.PublishMsg(&nats.Msg{Subject: command, Data: make([]byte, 1000)})
 				_ = nc.FlushTimeout(time.Second)
 			}
@@ -277,10 +204,10 @@ func TestAttacks(t *testing.T) {
 	}
 	stop()
 	flood.Wait()
-	if r := g.run(t, "status"); r.code != 0 {
+	if r := g.as(t, "ann").run(t, "status"); r.code != 0 {
 		t.Errorf("after the flood: %s", r.stderr)
 	}
-	names := g.must(t, "node", "list", "-o", "name")
+	names := g.as(t, "ann").must(t, "node", "list", "-o", "name")
 	if strings.Contains(names, "evil") || strings.Contains(names, "worse") {
 		t.Errorf("the ledger has what an attacker wrote: %s", names)
 	}

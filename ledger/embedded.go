@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -57,6 +58,9 @@ type Embedded struct {
 	self *Key  // this process's own, where users log in
 	gate *gate // nil: whoever reaches the server is let in
 
+	closing   chan struct{} // closed by Close
+	closeOnce sync.Once
+
 	synced bool // it fsyncs before it acknowledges
 }
 
@@ -90,7 +94,7 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 			return nil, err
 		}
 		self, gate = &key, newGate(append([]User{{Key: key.Public}}, cfg.Users...))
-		opts.CustomClientAuthentication, opts.AlwaysEnableNonce, opts.MaxSubs = gate, true, maxSubscriptions
+		opts.CustomClientAuthentication, opts.AlwaysEnableNonce, opts.MaxSubs = gate, true, GuestSubscriptions
 	}
 	if cfg.TLS != nil {
 		opts.TLSConfig, opts.TLS, opts.TLSTimeout = cfg.TLS, true, tlsTimeout
@@ -103,7 +107,7 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", cfg.Dir, err)
 	}
-	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self, gate: gate, synced: opts.SyncAlways}
+	e := &Embedded{srv: srv, log: newServerLog(cfg.Logger), self: self, gate: gate, closing: make(chan struct{}), synced: opts.SyncAlways}
 	srv.SetLoggerV2(e.log, false, false, false)
 	started := make(chan struct{})
 	go func() {
@@ -126,6 +130,9 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		srv.Shutdown()
 		return nil, fmt.Errorf("starting the embedded server on %q: %w", filepath.Join(cfg.Dir, server.JetStreamStoreDir), err)
 	}
+	if gate != nil {
+		go e.watchGuests()
+	}
 	return e, nil
 }
 
@@ -135,7 +142,7 @@ func (e *Embedded) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	all := []nats.Option{
 		nats.InProcessServer(e.srv),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			e.log.logger.Warn(err.Error(), "from", "nats.go") // by default it goes to standard error
+			e.log.say(slog.LevelWarn, err.Error(), "nats.go") // by default it goes to standard error
 		}),
 	}
 	if e.self != nil {
@@ -164,6 +171,7 @@ func (e *Embedded) Complaints() []string { return e.log.all() }
 // connections first: a publish that meets a closing server waits for its own
 // deadline.
 func (e *Embedded) Close() {
+	e.closeOnce.Do(func() { close(e.closing) })
 	e.srv.Shutdown()
 	e.srv.WaitForShutdown()
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// maxConnections is how many connections a guest may have at a time.
-const maxConnections = 64
+// GuestConnections is how many connections a guest may have at a time.
+const GuestConnections = 64
 
-// maxSubscriptions is how many subscriptions one connection may have.
-const maxSubscriptions = 10_000
+// GuestSubscriptions is how many subscriptions one connection may have: an answer is
+// sent to each of them that it is for. Nobody needs more than one for the answers to
+// its requests, and one for each consumer of documents.
+const GuestSubscriptions = 128
 
 // gate decides who connects to an embedded server that listens, and into which
 // account. It is asked by the server for each new connection, so that who may
@@ -48,7 +50,7 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 	if user == nil || !signedNonce(o.Nkey, o.Sig, c.GetNonce()) {
 		return false
 	}
-	if user.Account != nil && user.Account.NumLocalConnections() >= maxConnections {
+	if user.Account != nil && user.Account.NumLocalConnections() >= GuestConnections {
 		return false
 	}
 	c.RegisterUser(user)
@@ -163,7 +165,7 @@ func (e *Embedded) TurnAway(key string, d time.Duration) {
 
 // disconnect closes the connections of a guest.
 func (e *Embedded) disconnect(key string) {
-	open, err := e.srv.Connz(&server.ConnzOptions{Account: key, Limit: 4 * maxConnections})
+	open, err := e.srv.Connz(&server.ConnzOptions{Account: key, Limit: 4 * GuestConnections})
 	if err != nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/time/rate"
 )
 
 // serverLog is the embedded server's log: what it says goes to a slog.Logger,
@@ -16,11 +17,19 @@ import (
 type serverLog struct {
 	logger *slog.Logger
 	fatal  chan struct{} // closed at the first fatal error
+	lines  *rate.Limiter // of complaints: who is let in can cause them at will
 
 	mu         sync.Mutex
 	complaints []string
 	fatalText  string
+	unsaid     int // complaints that were not logged since the last that was
 }
+
+// What is logged of complaints: so many at a time, and a second.
+const (
+	complaintBurst = 100
+	complaintRate  = 2
+)
 
 const maxComplaints = 20
 
@@ -30,7 +39,7 @@ func newServerLog(logger *slog.Logger) *serverLog {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &serverLog{logger: logger, fatal: make(chan struct{})}
+	return &serverLog{logger: logger, fatal: make(chan struct{}), lines: rate.NewLimiter(complaintRate, complaintBurst)}
 }
 
 func (l *serverLog) complain(format string, v []any, fatal bool) string {
@@ -64,12 +73,31 @@ func (l *serverLog) Tracef(format string, v ...any) { l.log(slog.LevelDebug, for
 
 // Warnf implements server.Logger.
 func (l *serverLog) Warnf(format string, v ...any) {
-	l.logger.Warn(l.complain(format, v, false), "from", "nats-server")
+	l.say(slog.LevelWarn, l.complain(format, v, false), "nats-server")
 }
 
 // Errorf implements server.Logger.
 func (l *serverLog) Errorf(format string, v ...any) {
-	l.logger.Error(l.complain(format, v, false), "from", "nats-server")
+	l.say(slog.LevelError, l.complain(format, v, false), "nats-server")
+}
+
+// say logs a complaint, unless there are too many: then how many were not logged is
+// said with the next.
+func (l *serverLog) say(level slog.Level, text, from string) {
+	l.mu.Lock()
+	if !l.lines.Allow() {
+		l.unsaid++
+		l.mu.Unlock()
+		return
+	}
+	unsaid := l.unsaid
+	l.unsaid = 0
+	l.mu.Unlock()
+	more := []any{"from", from}
+	if unsaid > 0 {
+		more = append(more, "unsaid", unsaid)
+	}
+	l.logger.Log(context.Background(), level, text, more...)
 }
 
 // Fatalf implements server.Logger. It must not end the process: StartEmbedded

@@ -33,8 +33,11 @@ func checkBoundary(ctx context.Context, n, answers natsContext) error {
 	if account == "$G" {
 		return exposed("the ledger would be kept in the account of everybody", "the server "+n.URL+" puts this key into its global account, $G")
 	}
-	if other := n.stranger(ctx); other == account {
+	switch other, in := n.stranger(ctx); {
+	case in && other == account:
 		return exposed("everybody may publish where the ledger is kept", "the server "+n.URL+" lets those without a key into the account "+account)
+	case in && other == "":
+		return exposed("everybody may be where the ledger is kept", "the server "+n.URL+" lets in those without a key, and does not say into which account")
 	}
 	if answers.Creds == n.Creds && answers.NKey == n.NKey {
 		return exposed("the connection that answers may publish where the ledger is kept", "it answers to subjects that callers name, and --answer-creds does not say another key for it")
@@ -67,23 +70,24 @@ func accountOf(ctx context.Context, nc *nats.Conn) (string, error) {
 	return info.Data.Account, nil
 }
 
-// stranger is the account that somebody without a key is let into; "" for none.
-func (n natsContext) stranger(ctx context.Context) string {
+// stranger tells whether somebody without a key is let in, and into which account;
+// "" where that is not told.
+func (n natsContext) stranger(ctx context.Context) (account string, in bool) {
 	n.Creds, n.NKey = "", ""
 	opts, err := n.login()
 	if err != nil {
-		return ""
+		return "", false
 	}
 	nc, err := nats.Connect(n.URL, append(opts, nats.MaxReconnects(0))...)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer nc.Close()
-	account, err := accountOf(ctx, nc)
+	account, err = accountOf(ctx, nc)
 	if err != nil {
-		return ""
+		return "", true
 	}
-	return account
+	return account, true
 }
 
 // probe tries what the connection that answers may do: reach an inbox, and nothing
@@ -98,7 +102,8 @@ func (n natsContext) probe(ctx context.Context, own *nats.Conn, answers natsCont
 	defer nc.Close()
 	probe := nuid.Next()
 	heard := make(chan *nats.Msg, 16)
-	subjects := []string{"bindery-probe." + probe, "$KV.bindery-probe." + probe, "_INBOX." + probe}
+	subjects := []string{"bindery-probe." + probe, "bindery.bindery-probe." + probe, "bindery-req.bindery-probe." + probe, "$KV.bindery-probe." + probe,
+		"$JS.API.bindery-probe." + probe, "$JS.ACK.bindery-probe." + probe, "_INBOX." + probe}
 	for _, s := range subjects {
 		sub, err := own.ChanSubscribe(s, heard)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -242,6 +243,9 @@ func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.
 		}
 		s.later(func() error { direct.Close(); return nil })
 		answering.Direct = direct
+		answering.Dial = func() (*nats.Conn, error) {
+			return srv.Connect(by.answering.Option(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+		}
 		answering.Agents = service.NewAgentStore(direct, s.mesh, readmodel.Where{Memory: true})
 	}
 	svc, err := service.Serve(answering)

@@ -238,7 +238,7 @@ func (i *Instance) answer(role string, serve func(service.Config) (*service.Serv
 		return nil, fmt.Errorf("connecting to answer as %s: %w", role, err)
 	}
 	svc, err := serve(service.Config{Conn: conn, Mesh: i.log.Mesh(), Log: i.log, Version: i.cfg.Version, Clock: i.cfg.Handler.Clock,
-		Door: i.cfg.Door, Past: i.cfg.Snapshots.Past(i.log), Inspect: i.cfg.Inspect, Ledger: i.log.Created(), Direct: i.cfg.Conn, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
+		Door: i.cfg.Door, Dial: i.cfg.Dial, Past: i.cfg.Snapshots.Past(i.log), Inspect: i.cfg.Inspect, Ledger: i.log.Created(), Direct: i.cfg.Conn, Metadata: map[string]string{"role": role, "instance": i.cfg.Name}})
 	if err != nil {
 		conn.Close()
 		return nil, err

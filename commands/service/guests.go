@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -19,8 +20,9 @@ import (
 // A guest is a caller with a granted key, in a NATS account of its own
 // (ledger.Guest). What it publishes to bindery-req.<mesh>.<verb> arrives as
 // bindery-req.<mesh>.<key>.<verb>: the key in the subject is proven by the server.
-// Each guest has one subscription, so that those who wait, and what is dropped, are
-// its own.
+// Each guest has one subscription, and where the service can make them (Config.Dial)
+// one connection of ours: those who wait, what is dropped, and a connection that the
+// server ends since too much waits there, are its own.
 
 // Limits of one guest. What is beyond them waits; what does not fit into the
 // waiting room is dropped.
@@ -32,20 +34,35 @@ const (
 	waitingBytes    = 32 << 20
 	guestQueries    = parallelQueries / 2 // queries under way
 	guestWaits      = parallelWaits / 4   // queries that wait for events
-	// floodDrops is how many dropped requests make a flood.
+	// Of what is answered without a signature, and of what makes work for the server,
+	// so many a second, and at a time.
+	identityRate, identityBurst = 50, 200
+	watchRate, watchBurst       = 10, 2 * maxWatches
+	// floodDrops is how many dropped requests make a flood, floodBytes how many bytes
+	// (as many as the last request had, each).
 	floodDrops = 2000
+	floodBytes = 128 << 20
+	// floodPause is how long a guest is not heard then.
+	floodPause = 10 * time.Second
+	// parallelDials is how many connections for guests are made at once.
+	parallelDials = 16
 )
 
 // guest is one of those whose requests are heard.
 type guest struct {
 	s        *Service
 	key      string
-	sub      *nats.Subscription
+	conn     *nats.Conn // the service's, or one of its own
 	requests *rate.Limiter
 	bytes    *rate.Limiter
+	asks     *rate.Limiter // for which ledger is served
+	watches  *rate.Limiter // consumers that are made
 	queries  chan struct{} // a place for each query under way
 	waits    chan struct{} // a place for each query that waits for events
-	dropped  int           // as last looked at; owned by the subscription's goroutine
+
+	mu   sync.Mutex         // guards what follows
+	sub  *nats.Subscription // nil: it is not heard for a while
+	left bool               // it is not heard any more
 }
 
 // Admit says whose requests are heard: those of the guests with these keys, and of
@@ -55,21 +72,21 @@ func (s *Service) Admit(keys []string) error {
 	defer s.guestsMu.Unlock()
 	next := make(map[string]*guest, len(keys))
 	first, left := s.guests == nil, false
-	var failed error
+	var unknown []string
 	for _, key := range keys {
-		g := s.guests[key]
-		if g == nil {
-			var err error
-			if g, err = s.welcome(key); err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
+		if g := s.guests[key]; g != nil {
+			next[key] = g
+		} else {
+			unknown = append(unknown, key)
 		}
-		next[key] = g
+	}
+	arrived, failed := s.welcomeAll(unknown)
+	for _, g := range arrived {
+		next[g.key] = g
 	}
 	for key, g := range s.guests {
 		if next[key] == nil {
-			_ = g.sub.Unsubscribe() // the connection is lost, or it is done
+			g.leave()
 			left = true
 		}
 	}
@@ -80,27 +97,95 @@ func (s *Service) Admit(keys []string) error {
 	return errors.Join(failed, s.flush())
 }
 
+// welcomeAll begins to hear guests, several at once: each may take a connection.
+func (s *Service) welcomeAll(keys []string) (arrived []*guest, failed error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	places := make(chan struct{}, parallelDials)
+	for _, key := range keys {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			g, err := s.welcome(key)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("listening to %s: %w", key, err))
+			} else {
+				arrived = append(arrived, g)
+			}
+		})
+	}
+	all.Wait()
+	return arrived, failed
+}
+
 // welcome begins to hear a guest.
 func (s *Service) welcome(key string) (*guest, error) {
-	g := &guest{s: s, key: key, requests: rate.NewLimiter(guestRate, guestRate), bytes: rate.NewLimiter(guestBytes, guestBurstBytes),
+	g := &guest{s: s, key: key, conn: s.cfg.Conn, requests: rate.NewLimiter(guestRate, guestRate), bytes: rate.NewLimiter(guestBytes, guestBurstBytes),
+		asks: rate.NewLimiter(identityRate, identityBurst), watches: rate.NewLimiter(watchRate, watchBurst),
 		queries: make(chan struct{}, guestQueries), waits: make(chan struct{}, guestWaits)}
-	subject := guestSubject(s.cfg.Mesh, key, s.hears)
-	sub, err := s.cfg.Conn.QueueSubscribe(subject, cmp.Or(s.cfg.Queue, micro.DefaultQueueGroup), g.take)
+	if s.cfg.Dial != nil {
+		var err error
+		if g.conn, err = s.cfg.Dial(); err != nil {
+			return nil, err
+		}
+		if s.cfg.Door.Flooded != nil { // it is within the process: the server ends it for what waits there alone
+			g.conn.SetDisconnectErrHandler(func(*nats.Conn, error) { g.flooded() })
+		}
+	}
+	err := g.hear()
+	if err == nil && g.conn != s.cfg.Conn && g.conn.IsConnected() {
+		err = g.conn.FlushTimeout(flushTimeout)
+	}
+	if err != nil {
+		g.leave()
+		return nil, err
+	}
+	return g, nil
+}
+
+// hear subscribes to what the guest sends, unless it has left.
+func (g *guest) hear() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left || g.sub != nil {
+		return nil
+	}
+	sub, err := g.conn.QueueSubscribe(guestSubject(g.s.cfg.Mesh, g.key, g.s.hears), cmp.Or(g.s.cfg.Queue, micro.DefaultQueueGroup), g.take)
 	if err == nil {
 		err = sub.SetPendingLimits(waitingMessages, waitingBytes)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("listening to %s: %w", key, err)
-	}
 	g.sub = sub
-	return g, nil
+	return err
+}
+
+// leave hears the guest no more.
+func (g *guest) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left = true
+	g.deafen()
+	if g.conn != g.s.cfg.Conn {
+		g.conn.SetDisconnectErrHandler(nil)
+		g.conn.Close()
+	}
+}
+
+// deafen ends the subscription; the caller holds mu.
+func (g *guest) deafen() {
+	if g.sub != nil {
+		_ = g.sub.Unsubscribe() // the connection is lost, or it is done
+		g.sub = nil
+	}
 }
 
 // take hears one message of a guest. It blocks as long as the guest is beyond its
 // limits: what comes meanwhile waits with the subscription.
 func (g *guest) take(m *nats.Msg) {
-	g.watchFlood()
-	if g.requests.Wait(g.s.ending) != nil || g.bytes.WaitN(g.s.ending, min(len(m.Data), guestBurstBytes)) != nil {
+	size := min(m.Size(), guestBurstBytes) // with its headers
+	g.watchFlood(m.Sub, size)
+	if g.requests.Wait(g.s.ending) != nil || g.bytes.WaitN(g.s.ending, size) != nil {
 		return // the service stops
 	}
 	verb, ok := strings.CutPrefix(m.Subject, guestSubject(g.s.cfg.Mesh, g.key, ""))
@@ -117,13 +202,26 @@ func (g *guest) take(m *nats.Msg) {
 	}
 }
 
-// watchFlood tells of a guest of whose requests very many were dropped.
-func (g *guest) watchFlood() {
-	n, err := g.sub.Dropped()
-	if err != nil || n-g.dropped < floodDrops {
+// watchFlood notices a guest of whose requests very many were dropped.
+func (g *guest) watchFlood(sub *nats.Subscription, size int) {
+	n, err := sub.Dropped()
+	if err != nil || n < floodDrops && n*size < floodBytes {
 		return
 	}
-	g.dropped = n
+	g.flooded()
+}
+
+// flooded hears the guest no more for a while, so that what it sends goes no further
+// than to the server, and tells of it.
+func (g *guest) flooded() {
+	g.mu.Lock()
+	was := g.sub != nil
+	g.deafen()
+	g.mu.Unlock()
+	if !was {
+		return
+	}
+	time.AfterFunc(floodPause, func() { _ = g.hear() }) // the connection is closed, or it is heard
 	g.s.doorman.turn(errFlood)
 	if f := g.s.cfg.Door.Flooded; f != nil {
 		f(g.key)
@@ -157,7 +255,7 @@ func (r *guestRequest) Respond(data []byte, opts ...micro.RespondOpt) error {
 	for _, o := range opts {
 		o(m)
 	}
-	return r.guest.s.cfg.Conn.PublishMsg(m)
+	return r.guest.conn.PublishMsg(m)
 }
 
 // RespondJSON implements micro.Request.
@@ -244,6 +342,9 @@ func (s *Service) waitingPlace(req micro.Request, long bool) (leave func(), ok b
 // identity answers which ledger is served here. It need not be signed: it is what a
 // signature needs.
 func (s *Service) identity(req micro.Request) {
+	if r, ok := req.(*guestRequest); ok && (!r.answerable() || !r.guest.asks.Allow()) {
+		return
+	}
 	_ = req.RespondJSON(s.Identity())
 }
 

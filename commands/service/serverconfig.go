@@ -70,6 +70,7 @@ func (b Boundary) account(g *ledger.Guest) string {
 	}
 	p("    ]")
 	p("    imports: [ { stream: { account: %s, subject: %q } } ]", b.Account, g.Hears)
+	p("    limits: { max_connections: %d, max_subscriptions: %d }", ledger.GuestConnections, ledger.GuestSubscriptions)
 	p("  }")
 	return out.String()
 }
@@ -119,6 +120,7 @@ func (b Boundary) NSC() string {
 	for _, g := range b.guests() {
 		from := sent(&g)
 		p("nsc add account --name %s", g.Key)
+		p("nsc edit account --name %s --conns %d --subscriptions %d", g.Key, ledger.GuestConnections, ledger.GuestSubscriptions)
 		p("nsc add user --account %s --name %s --public-key %s --allow-pub '%s' --allow-sub '%s'", g.Key, g.Key, g.Key, strings.Join(from, ","), g.Hears)
 		p("nsc add export --account %s --name 'answers to %s' --subject '%s'", b.Account, g.Key, g.Hears)
 		p("nsc add import --account %s --src-account %s --name answers --remote-subject '%s' --local-subject '%s'", g.Key, b.Account, g.Hears, g.Hears)

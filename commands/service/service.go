@@ -47,6 +47,9 @@ type Config struct {
 	// request. Empty: that of the services API.
 	Queue string
 	Door  Door // who may ask
+	// Dial makes one more connection like Conn, for each guest one; nil: Conn is all
+	// there is.
+	Dial func() (*nats.Conn, error)
 	// Ledger is what the stream was created with (ledger.Log.Created).
 	Ledger string
 	// Direct has all rights in the ledger's account: with it the documents are read
@@ -184,6 +187,15 @@ func (s *Service) Stop() error {
 	s.mu.Unlock()
 	s.running.Wait()
 	s.cancel()
+	s.guestsMu.Lock()
+	defer s.guestsMu.Unlock()
+	for _, g := range s.guests {
+		if g.conn != s.cfg.Conn && g.conn.IsConnected() {
+			_ = g.conn.FlushTimeout(flushTimeout) // what was answered
+		}
+		g.leave()
+	}
+	s.guests = nil
 	return errors.Join(err, s.flush())
 }
 

@@ -46,7 +46,13 @@ type watchers struct {
 	docs map[string]documentStream
 
 	mu    sync.Mutex
-	owner map[watchName]string // the key that a consumer was made for
+	owner map[watchName]madeFor
+}
+
+// madeFor says for whom a consumer was made, and when.
+type madeFor struct {
+	key  string
+	made time.Time // zero: it is being made, and may turn out to be another's
 }
 
 type watchName struct{ stream, consumer string }
@@ -55,7 +61,7 @@ type watchName struct{ stream, consumer string }
 type documentStream struct{ name, prefix string } // prefix of the subjects, before the key
 
 func newWatchers(s *Service, nc *nats.Conn) *watchers {
-	w := &watchers{s: s, nc: nc, docs: map[string]documentStream{}, owner: map[watchName]string{}}
+	w := &watchers{s: s, nc: nc, docs: map[string]documentStream{}, owner: map[watchName]madeFor{}}
 	for _, bucket := range []string{readmodel.Bindings(s.cfg.Mesh), readmodel.Holders(s.cfg.Mesh)} {
 		w.docs["KV_"+bucket] = documentStream{"KV_" + bucket, "$KV." + bucket + "."}
 	}
@@ -79,6 +85,7 @@ var (
 	errDurable     = &apiError{403, 10003, "documents are watched by consumers without a durable name"}
 	errPull        = &apiError{403, 10003, "documents are watched by push consumers"}
 	errFilter      = &apiError{403, 10003, "the key may not read these documents"}
+	errTooFast     = &apiError{429, 10003, "the key makes too many consumers at a time"}
 	errMaxWatches  = &apiError{400, 10026, "maximum consumers limit reached"}
 	errUnavailable = &apiError{503, 10008, "JetStream system temporarily unavailable"}
 )
@@ -102,7 +109,7 @@ func (w *watchers) serve(req *guestRequest, call string) {
 			return
 		}
 		m.Subject, m.Reply = req.m.Reply, ""
-		_ = w.s.cfg.Conn.PublishMsg(m)
+		_ = req.guest.conn.PublishMsg(m)
 	}()
 }
 
@@ -151,9 +158,15 @@ func (w *watchers) answer(req *guestRequest, call string) (*nats.Msg, error) {
 	if call == "STREAM.NAMES" {
 		return w.streamNames()
 	}
+	create := func(r reader, key string, d documentStream, rest string, body []byte) (*nats.Msg, error) {
+		if !req.guest.watches.Allow() {
+			return nil, errTooFast
+		}
+		return w.create(r, key, d, rest, body)
+	}
 	for name, f := range map[string]func(r reader, key string, d documentStream, rest string, body []byte) (*nats.Msg, error){
 		"STREAM.INFO.": w.info, "STREAM.MSG.GET.": w.get, "DIRECT.GET.": w.direct,
-		"CONSUMER.CREATE.": w.create, "CONSUMER.INFO.": w.own("CONSUMER.INFO."), "CONSUMER.DELETE.": w.own("CONSUMER.DELETE."),
+		"CONSUMER.CREATE.": create, "CONSUMER.INFO.": w.own("CONSUMER.INFO."), "CONSUMER.DELETE.": w.own("CONSUMER.DELETE."),
 	} {
 		if rest, ok := strings.CutPrefix(call, name); ok {
 			stream, rest, _ := strings.Cut(rest, ".")
@@ -307,7 +320,8 @@ func (w *watchers) create(r reader, key string, d documentStream, rest string, b
 	if c.Name == "" {
 		c.Name = nuid.Next()
 	}
-	if err := w.take(watchName{d.name, c.Name}, key); err != nil {
+	id := watchName{d.name, c.Name}
+	if err := w.take(id, key); err != nil {
 		return nil, err
 	}
 	config := map[string]any{"name": c.Name, "deliver_subject": c.DeliverSubject, "deliver_policy": c.DeliverPolicy, "ack_policy": "none", "max_deliver": 1,
@@ -338,14 +352,39 @@ func (w *watchers) create(r reader, key string, d documentStream, rest string, b
 	if err != nil {
 		return nil, err
 	}
-	return w.ask(call, data)
+	m, err := w.ask(call, data)
+	w.taken(id, key, err == nil && made(m.Data))
+	return m, err
 }
 
-// take notes whose a consumer is.
+// made reports whether an answer says that a consumer is there.
+func made(answer []byte) bool {
+	var a struct {
+		Error json.RawMessage `json:"error"`
+	}
+	return json.Unmarshal(answer, &a) == nil && len(a.Error) == 0
+}
+
+// taken notes whether a consumer was made that was to be. What is there under that
+// name otherwise is somebody else's.
+func (w *watchers) taken(name watchName, key string, made bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	had := w.owner[name]
+	switch {
+	case made:
+		w.owner[name] = madeFor{key, time.Now()}
+	case had.key == key && had.made.IsZero():
+		delete(w.owner, name)
+	}
+}
+
+// take notes for whom a consumer is to be made.
 func (w *watchers) take(name watchName, key string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if owner, there := w.owner[name]; there && owner != key {
+	had, there := w.owner[name]
+	if there && had.key != key {
 		return errBadRequest
 	}
 	if w.count(key) >= maxWatches {
@@ -356,13 +395,15 @@ func (w *watchers) take(name watchName, key string) error {
 	if w.count(key) >= maxWatches {
 		return errMaxWatches
 	}
-	w.owner[name] = key
+	if !there {
+		w.owner[name] = madeFor{key: key}
+	}
 	return nil
 }
 
 func (w *watchers) count(key string) (n int) {
 	for _, owner := range w.owner {
-		if owner == key {
+		if owner.key == key {
 			n++
 		}
 	}
@@ -373,12 +414,13 @@ func (w *watchers) count(key string) (n int) {
 func (w *watchers) own(call string) func(reader, string, documentStream, string, []byte) (*nats.Msg, error) {
 	return func(_ reader, key string, d documentStream, name string, _ []byte) (*nats.Msg, error) {
 		w.mu.Lock()
-		owner := w.owner[watchName{d.name, name}]
-		if owner == key && call == "CONSUMER.DELETE." {
+		had := w.owner[watchName{d.name, name}]
+		own := had.key == key && !had.made.IsZero()
+		if own && call == "CONSUMER.DELETE." {
 			delete(w.owner, watchName{d.name, name})
 		}
 		w.mu.Unlock()
-		if owner != key {
+		if !own {
 			return nil, errNoConsumer
 		}
 		return w.ask(call+d.name+"."+name, nil)
@@ -395,7 +437,7 @@ func (w *watchers) refresh() {
 	if err != nil {
 		return
 	}
-	there := map[watchName]string{}
+	there, began := map[watchName]madeFor{}, time.Now()
 	for name := range w.docs {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
@@ -408,7 +450,7 @@ func (w *watchers) refresh() {
 			case info.Config.Durable != "" || info.Config.DeliverSubject != "" && key == "":
 				_ = stream.DeleteConsumer(ctx, info.Name) // it will be found again
 			case key != "":
-				there[watchName{name, info.Name}] = key
+				there[watchName{name, info.Name}] = madeFor{key, info.Created}
 			}
 		}
 		if list.Err() != nil {
@@ -417,6 +459,11 @@ func (w *watchers) refresh() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for name, had := range w.owner { // what was made meanwhile may not have been seen
+		if had.made.IsZero() || had.made.After(began) {
+			there[name] = had
+		}
+	}
 	w.owner = there
 }
 
