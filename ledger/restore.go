@@ -156,7 +156,11 @@ func (r *restore) take(ctx context.Context, s BackupStep) error {
 	case last < r.there:
 		return nil // the chain value of the last one that is there tells of it
 	case first <= r.there:
-		return r.compare(ctx, &s.Command[r.there-first], last == r.there)
+		if err := r.compare(ctx, &s.Command[r.there-first]); err != nil || last == r.there {
+			return err
+		}
+		// The server was killed while it stored a batch: the rest of the command goes on.
+		s.Command = s.Command[r.there-first+1:]
 	}
 	r.wait = append(r.wait, s.Command)
 	r.n += len(s.Command)
@@ -170,12 +174,12 @@ func (r *restore) take(ctx context.Context, s BackupStep) error {
 }
 
 // compare holds the last message that is there already against the backup.
-func (r *restore) compare(ctx context.Context, want *events.Record, whole bool) error {
+func (r *restore) compare(ctx context.Context, want *events.Record) error {
 	found, err := r.l.Get(ctx, want.Seq, want.Seq)
 	if err != nil {
 		return err
 	}
-	if !whole || !same(&found[0], want) {
+	if !same(&found[0], want) {
 		return fmt.Errorf("restoring the ledger of mesh %q: sequence %d is not that of the backup: %w", r.l.mesh, want.Seq, ErrOtherBackup)
 	}
 	return nil
