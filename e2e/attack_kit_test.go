@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/ulid/v2"
 
 	"bindery/ledger"
@@ -55,18 +56,23 @@ func serveGuarded(t *testing.T) *guarded {
 }
 
 // serveGuardedOn is a ledger on n servers that are not bindery's own, with the
-// accounts that access permissions prints.
-func serveGuardedOn(t *testing.T, n int) *guarded {
+// accounts that access permissions prints, or signed by an operator.
+func serveGuardedOn(t *testing.T, n int, signed bool) *guarded {
 	t.Helper()
 	g := &guarded{keyring: newKeyring(t, "writer", "answers", "ann", "bob", "on-alpha", "on-beta", "eve")}
-	g.servers = natsServers(t, n, g.permissions("ann", "bob", "on-alpha", "on-beta", "eve"))
+	names := []string{"ann", "bob", "on-alpha", "on-beta", "eve"}
+	if signed {
+		g.servers = natsServers(t, n, underOperator(t, g.keyring, names...))
+	} else {
+		g.servers = natsServers(t, n, g.permissions(names...))
+	}
 	g.url = strings.Join(urls(g.servers), ",")
 	writer := g.on(g.url, "writer")
 	eventually(t, "a ledger", func() bool {
 		return writer.run(t, "init", "--mesh", "home", "--replicas", strconv.Itoa(n), "--operator", "ann", "--nkey", g.public["ann"]).code == 0
 	})
 	for range n {
-		g.serving = append(g.serving, writer.serve(t, "--answer-creds", g.file("answers")))
+		g.serving = append(g.serving, writer.serve(t, "--answer-creds", g.login("answers")))
 	}
 	ann := g.as(t, "ann")
 	ann.must(t, "apply", "-f", write(t, filepath.Join(t.TempDir(), "small.yaml"), small))
@@ -95,7 +101,13 @@ func (g *guarded) as(t *testing.T, name string) *cli {
 // connect is a connection as any NATS client makes one.
 func (g *guarded) connect(t *testing.T, key ledger.Key, more ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(g.url, append([]nats.Option{key.Option(), nats.CustomInboxPrefix("_INBOX." + key.Public),
+	as := key.Option()
+	for name, file := range g.creds {
+		if g.public[name] == key.Public {
+			as = nats.UserCredentials(file)
+		}
+	}
+	nc, err := nats.Connect(g.url, append([]nats.Option{as, nats.CustomInboxPrefix("_INBOX." + key.Public),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, more...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -169,3 +181,12 @@ func (g *guarded) another(t *testing.T, name string) ledger.Key {
 }
 
 func newULID() string { return ulid.Make().String() }
+
+func jetstreamOf(t *testing.T, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}

@@ -96,7 +96,7 @@ func TestAttackRows(t *testing.T) {
 	t.Parallel()
 	for name, world := range map[string]func(*testing.T) *guarded{
 		"own server": serveGuarded,
-		"one server": func(t *testing.T) *guarded { return serveGuardedOn(t, 1) },
+		"one server": func(t *testing.T) *guarded { return serveGuardedOn(t, 1, false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -362,6 +362,16 @@ func rowOthersDocuments(t *testing.T, g *guarded, role string) {
 		t.Error("a document is written")
 	}
 	if role == "eve" {
+		// A filter becomes a part of a subject that the writer publishes to.
+		for _, filter := range []string{"$KV.bindery-home-bindings.x\r\nPUB bindery.home.node.01M8QY3P0HQZVB2XT4Y8HC48DC.registered 2\r\n{}\r\n", "$KV.bindery-home-bindings.x y", "$KV.bindery-home-bindings.x\ty"} {
+			body, err := json.Marshal(map[string]any{"stream_name": "KV_bindery-home-bindings", "config": map[string]any{"deliver_subject": a.inbox(), "filter_subject": filter}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.call(t, "CONSUMER.CREATE.KV_bindery-home-bindings", string(body)); !strings.Contains(got, "may not read") {
+				t.Errorf("a filter %q: %s", filter, got)
+			}
+		}
 		return
 	}
 	for _, filter := range []string{"$KV.bindery-home-bindings.>", "$KV.bindery-home-bindings.*", "$KV.bindery-home-bindings.*.*", ">", "$KV.*.>", ""} {

@@ -24,8 +24,9 @@ func TestBoundary(t *testing.T) {
 	t.Parallel()
 	for name, world := range map[string]func(*testing.T) *guarded{
 		"own server":    serveGuarded,
-		"one server":    func(t *testing.T) *guarded { return serveGuardedOn(t, 1) },
-		"three servers": func(t *testing.T) *guarded { return serveGuardedOn(t, 3) },
+		"one server":    func(t *testing.T) *guarded { return serveGuardedOn(t, 1, false) },
+		"an operator":   func(t *testing.T) *guarded { return serveGuardedOn(t, 1, true) },
+		"three servers": func(t *testing.T) *guarded { return serveGuardedOn(t, 3, false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "three servers" && testing.Short() {

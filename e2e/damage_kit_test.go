@@ -258,7 +258,9 @@ func snapshotOf(t testing.TB, c *cli) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.h.View(func(s *projections.State) { err = snapshot.In(filepath.Join(c.store, snapshot.Dir), nil).SealWith(store.Secrets).Write(s) })
+	n.h.View(func(s *projections.State) {
+		err = snapshot.In(filepath.Join(c.store, snapshot.Dir), nil).SealWith(store.Secrets).Write(s)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

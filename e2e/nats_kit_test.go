@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -92,11 +93,12 @@ type keyring struct {
 	t      *testing.T
 	dir    string
 	public map[string]string
+	creds  map[string]string // files of credentials, where accounts are JWTs, by name
 }
 
 func newKeyring(t *testing.T, names ...string) *keyring {
 	t.Helper()
-	k := &keyring{t: t, dir: t.TempDir(), public: map[string]string{}}
+	k := &keyring{t: t, dir: t.TempDir(), public: map[string]string{}, creds: map[string]string{}}
 	for _, name := range names {
 		k.public[name] = strings.TrimSpace(newCLI(t).must(t, "access", "keygen", k.file(name)))
 	}
@@ -105,6 +107,9 @@ func newKeyring(t *testing.T, names ...string) *keyring {
 
 // file is the file of a key.
 func (k *keyring) file(name string) string { return filepath.Join(k.dir, name) }
+
+// login is the file that somebody logs in with.
+func (k *keyring) login(name string) string { return cmp.Or(k.creds[name], k.file(name)) }
 
 // key reads a key.
 func (k *keyring) key(name string) ledger.Key {
@@ -135,6 +140,6 @@ func (k *keyring) permissions(granted ...string) string {
 func (k *keyring) on(url, name string) *cli {
 	k.t.Helper()
 	c := newCLI(k.t)
-	c.env = []string{"BINDERY_STORE=", "NATS_URL=" + url, "NATS_CREDS=" + k.file(name)}
+	c.env = []string{"BINDERY_STORE=", "NATS_URL=" + url, "NATS_CREDS=" + k.login(name)}
 	return c
 }

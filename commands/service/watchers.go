@@ -143,6 +143,7 @@ func (w *watchers) reader(key string) (r reader, ok bool) {
 // sees reports whether all documents that a filter can match may be read.
 func (r reader) sees(d documentStream, filter string) bool {
 	key, ok := strings.CutPrefix(filter, d.prefix)
+	ok = ok && !strings.ContainsAny(filter, " \t\r\n") // it becomes a part of a subject
 	return ok && (r.all || key == readmodel.WholeKey || strings.HasPrefix(key, r.node.String()+"."))
 }
 
