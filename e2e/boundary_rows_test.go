@@ -66,12 +66,6 @@ func (a *asker) inbox() string {
 	return fmt.Sprintf("_INBOX.%s.a%d", a.key.Public, a.n)
 }
 
-// query asks what is signed as it should be, and tells the answer (answerOf).
-func (a *asker) query(t *testing.T, body string) string {
-	t.Helper()
-	return a.send(t, a.g.signed(t, a.key, "bindery-req.home.query", a.inbox(), time.Now(), body))
-}
-
 func (a *asker) send(t *testing.T, m *nats.Msg) string {
 	t.Helper()
 	if in := a.raw(t, m); in != nil {

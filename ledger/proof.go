@@ -157,6 +157,11 @@ func (s Secrets) Sealed(purpose string, text []byte, seal string) bool {
 	return false
 }
 
+// Proves reports whether one of the secrets proves a record, as an event of a mesh.
+func (s Secrets) Proves(mesh events.ID, r *events.Record) bool {
+	return s.checker().by(mesh, r) != ""
+}
+
 // checker checks the proofs of many records. It is used by one goroutine.
 type checker struct {
 	secrets Secrets

@@ -69,6 +69,10 @@ func (s *session) openHandler(ctx context.Context, c *cli, cfg handler.Config, b
 		}
 		h, err := handler.Open(ctx, cfg)
 		var wrong *ledger.DamageError
+		if err == nil && g.anchor.Seq > 0 && s.log.IsForeign(g.anchor.Seq) {
+			h.Close()
+			err = &ledger.DamageError{Seq: g.anchor.Seq, Why: "the anchor proves this event, and the store's secret does not"}
+		}
 		if err == nil {
 			if err := s.secure(ctx, by); err != nil {
 				h.Close()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -65,7 +66,11 @@ func (r *remoteAnchor) taking(ctx context.Context, log *ledger.Log, h *handler.H
 	if err != nil {
 		return nil, unreadAnchor(r.anchors, err)
 	}
-	if err := a.Check(ctx, log); err != nil {
+	err = a.Check(ctx, log)
+	if err == nil && a.Seq > 0 && log.IsForeign(a.Seq) {
+		err = &ledger.LossError{Anchor: a, Last: h.Position().Seq, Why: fmt.Sprintf("sequence %d is not proven by a key that is granted as writer", a.Seq)}
+	}
+	if err != nil {
 		var loss *ledger.LossError
 		if !errors.As(err, &loss) {
 			return nil, err

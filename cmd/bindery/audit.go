@@ -88,7 +88,9 @@ func (s *session) record(ctx context.Context, c *cli, dir string) error {
 		return unread(dir, err, s.server.Complaints())
 	}
 	s.mesh = s.log.Mesh()
-	s.log.Trust(s.guard.store.Secrets)
+	if err := s.trust(ctx); err != nil {
+		return err
+	}
 	if s.guard.damage != nil {
 		return nil // what is open is a copy of what is whole
 	}

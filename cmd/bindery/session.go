@@ -215,7 +215,9 @@ func unread(dir string, err error, complaints []string) error {
 
 // serve puts the handler and its service behind a connection.
 func (s *session) serve(ctx context.Context, c *cli, nc *nats.Conn, srv *ledger.Embedded, by opening) error {
-	s.log.Trust(s.guard.store.Secrets)
+	if err := s.trust(ctx); err != nil {
+		return err
+	}
 	cfg := handler.Config{Log: s.log, Clock: c.program.Clock, NewID: c.program.NewID, Logger: by.logger, Meter: by.meter}
 	if by.answering != nil {
 		s.keeper = readmodel.New(readmodel.Config{Log: s.log, Memory: true, Logger: by.logger})
