@@ -109,6 +109,7 @@ func TestAttackRows(t *testing.T) {
 				{"the spellings of a signature, and a request heard before", rowSpellings},
 				{"a request for another ledger", rowOther},
 				{"documents of another node", rowOthersDocuments},
+				{"an agent of another node", rowOthersAgent},
 			} {
 				roles := []string{"on-beta", "eve"}
 				if strings.HasPrefix(row.name, "H6") {
@@ -383,6 +384,35 @@ func rowOthersDocuments(t *testing.T, g *guarded, role string) {
 			if in := a.raw(t, &nats.Msg{Subject: "bindery-req.home.js." + call, Reply: a.inbox(), Data: []byte(body)}); in == nil || !strings.Contains(string(in.Data), `"error"`) {
 				t.Errorf("an agent reads %s by %s", body, call)
 			}
+		}
+	}
+}
+
+// An agent acts for its own node alone; an auditor acts for none.
+func rowOthersAgent(t *testing.T, g *guarded, role string) {
+	a := g.asker(t, role)
+	nodes := map[string]string{}
+	for _, n := range read[listJSON[struct{ ID, Name string }]](t, g.as(t, "bob"), "node", "list").Items {
+		nodes[n.Name] = n.ID
+	}
+	binding := read[bindingJSON](t, g.as(t, "bob"), "binding", "show", "wiki/db").ID
+	alpha := nodes["alpha"]
+	for _, do := range []string{
+		fmt.Sprintf(`{"do":"lease","args":{"node":%q,"holder":"h","tree":"t","host":"h","pid":1,"since":"2026-01-01T00:00:00Z"}}`, alpha),
+		fmt.Sprintf(`{"do":"release","args":{"node":%q,"holder":"h"}}`, alpha),
+		fmt.Sprintf(`{"do":"key","args":{"node":%q,"curve":"XAAA","nkey":%q,"sig":"x"}}`, alpha, a.key.Public),
+		fmt.Sprintf(`{"do":"sealed","args":{"node":%q}}`, alpha),
+		fmt.Sprintf(`{"do":"wait","args":{"node":%q,"wait":1}}`, alpha),
+		fmt.Sprintf(`{"do":"seal","args":{"binding":%q,"generation":8,"tag":"x","value":{"sender":{"curve":"XAAA","nkey":%q,"sig":"x"},"box":"eA=="}}}`, binding, a.key.Public),
+		fmt.Sprintf(`{"do":"unseal","args":{"binding":%q,"generation":8,"tag":"x","node":%q}}`, binding, alpha),
+		`{"do":"lease","args":{"node":"","holder":"h","tree":"t","host":"h"}}`,
+		`{"do":"lease","args":{"node":"*","holder":"h","tree":"t","host":"h"}}`,
+		`{"do":"key","args":{"node":"$KV.x.>"}}`,
+		`{"do":"nothing"}`, `{}`, `[]`, `{"do":"lease","args":` + strings.Repeat("[", 100_000),
+	} {
+		m := g.signed(t, a.key, "bindery-req.home.agent", a.inbox(), time.Now(), do)
+		if got := a.send(t, m); got == "" || strings.HasPrefix(got, "done: ") {
+			t.Errorf("%s: %q", do[:min(len(do), 200)], got)
 		}
 	}
 }

@@ -151,6 +151,20 @@ func (e *Embedded) accountOf(guest *Guest) (*server.Account, error) {
 	return account, nil
 }
 
+// Listeners is how many subscriptions of a guest an answer on a subject goes to.
+func (e *Embedded) Listeners(key, subject string) int {
+	if e.gate == nil {
+		return 0
+	}
+	e.gate.mu.Lock()
+	account := e.gate.made[key]
+	e.gate.mu.Unlock()
+	if account == nil {
+		return 0
+	}
+	return account.Interest(subject)
+}
+
 // TurnAway closes a guest's connections, and lets it connect again only after a
 // while.
 func (e *Embedded) TurnAway(key string, d time.Duration) {

@@ -171,7 +171,7 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 		return err
 	}
 	by := opening{find: openLog(dir, c.globals.mesh), logger: logger, answering: &responder,
-		door: service.Door{Signed: true, Local: local.Public, Flooded: func(key string) {
+		door: service.Door{Signed: true, Local: local.Public, Listeners: func(key, subject string) int { return s.server.Listeners(key, subject) }, Flooded: func(key string) {
 			logger.Warn("a key sends more than is taken from one, and is kept out for a while", "key", key, "for", turnedAwayFor)
 			s.server.TurnAway(key, turnedAwayFor)
 		}},

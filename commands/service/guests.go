@@ -244,11 +244,27 @@ func (r *guestRequest) answerable() bool {
 	return strings.HasPrefix(r.m.Reply, InboxOf(r.guest.key)+".")
 }
 
+// maxListeners is how many subscriptions of a guest one answer is sent to at most: the
+// server copies it for each, and what it does not get rid of waits in memory.
+const maxListeners = 8
+
+// crowded reports whether the answer would go to more.
+func (r *guestRequest) crowded() bool {
+	f := r.guest.s.cfg.Door.Listeners
+	if f == nil || f(r.guest.key, r.m.Reply) <= maxListeners {
+		return false
+	}
+	r.guest.s.doorman.turn(errCrowded)
+	return true
+}
+
+var errCrowded = errors.New("the answer would go to very many subscriptions of the key")
+
 var errUnanswerable = errors.New("an answer goes nowhere but to the caller's own inbox")
 
 // Respond implements micro.Request. It answers nowhere but to the guest's inbox.
 func (r *guestRequest) Respond(data []byte, opts ...micro.RespondOpt) error {
-	if !r.answerable() {
+	if !r.answerable() || r.crowded() {
 		return errUnanswerable
 	}
 	m := &nats.Msg{Subject: r.m.Reply, Data: data}

@@ -84,3 +84,28 @@ func TestIdentityIsNoAmplifier(t *testing.T) {
 		t.Errorf("%d of %d are answered", n, asked)
 	}
 }
+
+// An answer is not copied for very many subscriptions.
+func TestAnswerToManyListeners(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	nc, key, _ := g.grant("eve", events.RoleAuditor, "")
+	many := InboxOf(key.Public) + ".many"
+	var subs []*nats.Subscription
+	for range maxListeners + 1 {
+		sub, err := nc.SubscribeSync(many)
+		g.must(err)
+		subs = append(subs, sub)
+	}
+	for _, subject := range []string{IdentitySubject, WatchPrefix("home") + ".INFO", CommandSubject("home")} {
+		g.must(nc.PublishRequest(subject, many, nil))
+	}
+	g.call(nc, "INFO", "") // what was asked before was heard
+	g.must(subs[0].Unsubscribe())
+	g.must(nc.PublishRequest(IdentitySubject, many, nil))
+	_, err := subs[1].NextMsg(patience)
+	g.must(err)
+	if n, _, err := subs[1].Pending(); err != nil || n > 0 {
+		t.Errorf("%d more answers, %v", n, err)
+	}
+}

@@ -73,6 +73,9 @@ type Door struct {
 	// Flooded is told of a guest that sends far more than is taken from it; nil:
 	// nobody is told.
 	Flooded func(key string)
+	// Listeners tells how many subscriptions of a guest an answer goes to; nil: that is
+	// not known.
+	Listeners func(key, subject string) int
 }
 
 // Why a request was turned away before anybody looked at what it asks.

@@ -108,6 +108,9 @@ func (w *watchers) serve(req *guestRequest, call string) {
 			_ = req.RespondJSON(map[string]any{"type": "io.nats.jetstream.api.v1.error", "error": api})
 			return
 		}
+		if req.crowded() {
+			return
+		}
 		m.Subject, m.Reply = req.m.Reply, ""
 		_ = req.guest.conn.PublishMsg(m)
 	}()

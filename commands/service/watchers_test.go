@@ -66,7 +66,7 @@ func newGuarded(t *testing.T) *guarded {
 		_, err := g.h.Do(ctx, newRequest(c))
 		g.must(err)
 	}
-	g.svc, err = Serve(Config{Conn: own(responder.Option()), Direct: own(), Mesh: "home", Handler: g.h, Log: log, Version: "0.0.0", Ledger: log.Created(), Door: Door{Signed: true}})
+	g.svc, err = Serve(Config{Conn: own(responder.Option()), Direct: own(), Mesh: "home", Handler: g.h, Log: log, Version: "0.0.0", Ledger: log.Created(), Door: Door{Signed: true, Listeners: g.srv.Listeners}})
 	g.must(err)
 	t.Cleanup(func() { g.must(g.svc.Stop()) })
 	keeping, stop := context.WithCancel(context.Background())
