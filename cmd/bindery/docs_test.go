@@ -934,6 +934,7 @@ var dependencies = map[string]string{
 	"github.com/google/go-cmp":                 "differences in tests",
 	"github.com/invopop/jsonschema":            "the schemas of the payloads, from the Go types",
 	"github.com/jackc/pgx/v5":                  "a client of Postgres that tells why it is not let in",
+	"github.com/nats-io/jwt/v2":                "accounts that an operator signs, to attack them",
 	"github.com/jedib0t/go-pretty/v6":          "tables, colours, progress",
 	"github.com/minio/highwayhash":             "the checksums in the server's files: they are looked at before it starts, since it cuts what it cannot read",
 	"github.com/nats-io/nats-server/v2":        "the server that is embedded",
