@@ -55,6 +55,19 @@ func (a *account) user(t *testing.T, k *keyring, name string, publish, subscribe
 	k.creds[name] = write(t, filepath.Join(k.dir, name+".creds"), string(data))
 }
 
+// crosses has the account export a stream to one other, and to nobody else.
+func (a *account) crosses(t *testing.T, to *account, subject, local string) {
+	t.Helper()
+	a.claims.Exports.Add(&jwt.Export{Subject: jwt.Subject(subject), Type: jwt.Stream, TokenReq: true})
+	activation := jwt.NewActivationClaims(to.claims.Subject)
+	activation.ImportSubject, activation.ImportType = jwt.Subject(subject), jwt.Stream
+	token, err := activation.Encode(a.pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.claims.Imports.Add(&jwt.Import{Account: a.claims.Subject, Subject: jwt.Subject(subject), LocalSubject: jwt.RenamingSubject(local), Type: jwt.Stream, Token: token})
+}
+
 // underOperator is the configuration of servers whose accounts are JWTs, with what
 // access permissions --format nsc has an operator make.
 func underOperator(t *testing.T, k *keyring, granted ...string) string {
@@ -73,17 +86,14 @@ func underOperator(t *testing.T, k *keyring, granted ...string) string {
 	answers := service.ResponderUser(k.public["answers"])
 	ledgers.user(t, k, "answers", answers.Publish, answers.Subscribe)
 	accounts := []*account{system, ledgers}
-	stream := func(subject string) *jwt.Export { return &jwt.Export{Subject: jwt.Subject(subject), Type: jwt.Stream} }
 	for _, name := range granted {
 		guest, a := service.GuestOf("home", k.public[name]), newAccount(t, k.public[name])
 		var publish []string
 		for _, c := range guest.Sends {
 			publish = append(publish, c.From)
-			a.claims.Exports.Add(stream(c.From))
-			ledgers.claims.Imports.Add(&jwt.Import{Account: a.claims.Subject, Subject: jwt.Subject(c.From), LocalSubject: jwt.RenamingSubject(c.To), Type: jwt.Stream})
+			a.crosses(t, ledgers, c.From, c.To)
 		}
-		ledgers.claims.Exports.Add(stream(guest.Hears))
-		a.claims.Imports.Add(&jwt.Import{Account: ledgers.claims.Subject, Subject: jwt.Subject(guest.Hears), LocalSubject: jwt.RenamingSubject(guest.Hears), Type: jwt.Stream})
+		ledgers.crosses(t, a, guest.Hears, guest.Hears)
 		a.user(t, k, name, publish, []string{guest.Hears})
 		accounts = append(accounts, a)
 	}

@@ -102,6 +102,11 @@ func (f *feed) until(ctx context.Context, first, last uint64, out []events.Recor
 	for next := first; next <= last; {
 		select {
 		case c := <-f.chunks:
+			select {
+			case <-c.ready: // who decodes it reads the same records
+			case <-ctx.Done():
+				return out
+			}
 			for _, r := range c.recs {
 				if r.Seq != next || r.Seq > last {
 					return out

@@ -152,12 +152,22 @@ func (g *guest) hear() error {
 	if g.left || g.sub != nil {
 		return nil
 	}
-	sub, err := g.conn.QueueSubscribe(guestSubject(g.s.cfg.Mesh, g.key, g.s.hears), cmp.Or(g.s.cfg.Queue, micro.DefaultQueueGroup), g.take)
+	sub, err := g.conn.QueueSubscribe(guestSubject(g.s.cfg.Mesh, g.key, g.s.hears), g.s.guestQueue(), g.take)
 	if err == nil {
 		err = sub.SetPendingLimits(waitingMessages, waitingBytes)
 	}
 	g.sub = sub
 	return err
+}
+
+// guestQueue is the queue group of the guests' subscriptions. Writer and readers have
+// different ones: the server makes one group of all that have the same name, whatever
+// their subjects, and would give half of the reads to the writer.
+func (s *Service) guestQueue() string {
+	if s.cfg.Handler == nil {
+		return cmp.Or(s.cfg.Queue, "readers")
+	}
+	return cmp.Or(s.cfg.Queue, "writer")
 }
 
 // leave hears the guest no more.

@@ -1,12 +1,14 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"bindery/commands"
 	"bindery/commands/readmodel"
 	"bindery/events"
 )
@@ -107,5 +109,31 @@ func TestAnswerToManyListeners(t *testing.T) {
 	g.must(err)
 	if n, _, err := subs[1].Pending(); err != nil || n > 0 {
 		t.Errorf("%d more answers, %v", n, err)
+	}
+}
+
+// Kind: half of what a guest asks goes to a subscription that has no answer for it. A
+// writer and one that answers reads, side by side as in a serving process, each get
+// what is theirs, every time.
+func TestReadsBesideTheWriter(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	reads, err := ServeReads(g.svc.cfg, g.h)
+	g.must(err)
+	t.Cleanup(func() { g.must(reads.Stop()) })
+	nc, key, _ := g.grant("ann", events.RoleOperator, "")
+	g.must(reads.Admit(g.keys))
+	c, err := NewClient(nc, "home")
+	g.must(err)
+	c.SignWith(key, g.svc.Identity())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 30 {
+		if _, err := c.AskFollower(ctx, commands.ListNodes{}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Ask(ctx, commands.ListNodes{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -122,15 +122,22 @@ func (b Boundary) NSC() string {
 		p("nsc add account --name %s", g.Key)
 		p("nsc edit account --name %s --conns %d --subscriptions %d", g.Key, ledger.GuestConnections, ledger.GuestSubscriptions)
 		p("nsc add user --account %s --name %s --public-key %s --allow-pub '%s' --allow-sub '%s'", g.Key, g.Key, g.Key, strings.Join(from, ","), g.Hears)
-		p("nsc add export --account %s --name 'answers to %s' --subject '%s'", b.Account, g.Key, g.Hears)
-		p("nsc add import --account %s --src-account %s --name answers --remote-subject '%s' --local-subject '%s'", g.Key, b.Account, g.Hears, g.Hears)
+		b.crossing(p, b.Account, g.Key, "answers", g.Hears, g.Hears)
 		for i, c := range g.Sends {
-			p("nsc add export --account %s --name 'requests %d' --subject '%s'", g.Key, i+1, c.From)
-			p("nsc add import --account %s --src-account %s --name '%s %d' --remote-subject '%s' --local-subject '%s'", b.Account, g.Key, g.Key, i+1, c.From, c.To)
+			b.crossing(p, g.Key, b.Account, fmt.Sprintf("requests-%d", i+1), c.From, c.To)
 		}
 	}
 	p("nsc push --all")
 	return out.String()
+}
+
+// crossing prints how one account exports a stream to one other, and to nobody else:
+// a public export could be imported by every account of the operator.
+func (b Boundary) crossing(p func(string, ...any), from, to, name, subject, local string) {
+	file := to + "-" + name + ".jwt"
+	p("nsc add export --account %s --private --name '%s %s' --subject '%s'", from, to, name, subject)
+	p("nsc generate activation --account %s --target-account \"$(nsc describe account --name %s --json --field sub | tr -d '\"')\" --subject '%s' --output-file %s", from, to, subject, file)
+	p("nsc add import --account %s --token %s --name '%s %s' --local-subject '%s'", to, file, from, name, local)
 }
 
 func (b Boundary) guests() []ledger.Guest {
