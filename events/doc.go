@@ -130,9 +130,11 @@ feed: "bindery proof 1", the mesh's id, the event's sequence in decimal, and its
 ce-chain. A proof vouches for its command and for everything that it stands on.
 
 In a store a command needs a proof by the store's secret from one sequence on, which
-the store holds beside the secret (1 in a new one). On a server a command needs a
-proof by a key that has a grant of the role writer after the command before it; where
-there is no such grant, none is needed.
+the store holds beside the secret (1 in a new one), whatever grants of writers there
+are. On a server a command needs a proof by a key that has a grant of the role writer
+after the command before it; where there is no such grant, none is needed. Nor is one
+for what was restored there: up to the sequence that the stream's metadata names under
+bindery-restored, the chain alone counts.
 
 A command that needs a proof and has none that fits is foreign, whatever its chain
 value is, and so is the beginning of a command whose end is not there. A command that

@@ -195,7 +195,7 @@ func (a *assembler) next(e *events.Event) *DamageError {
 // what is wanted.
 func (a *assembler) decide(c *chunk, from, to int, limit uint64) (done bool, err error) {
 	proof := c.proofs[to-1]
-	needed := a.needs(a.tail.Seq)
+	needed := a.needs(&c.recs[to-1])
 	if needed && (a.stray || !a.proves(proof)) {
 		if a.doubt == nil {
 			a.doubt = &DamageError{Seq: a.first, Why: "a command that no writer of this ledger has proven"}
@@ -204,8 +204,8 @@ func (a *assembler) decide(c *chunk, from, to int, limit uint64) (done bool, err
 		return false, nil
 	}
 	a.who = ""
-	if needed {
-		a.who = proof.who
+	if !a.stray && a.proves(proof) {
+		a.who = proof.who // also where it need not be
 	} else if a.hold && a.first <= limit {
 		a.acquit()
 		a.held = true
@@ -290,7 +290,7 @@ func (a *assembler) suspect(c *chunk, i int, wrong *DamageError) {
 	if a.doubt == nil {
 		a.doubt = wrong
 	}
-	if a.claim == nil && (!a.needs(r.Seq) || a.proves(c.proofs[i])) {
+	if a.claim == nil && (!a.needs(r) || a.proves(c.proofs[i])) {
 		a.claim = a.doubt
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,11 @@ type Log struct {
 
 	// Set before it is used.
 	prover  Prover  // nil: nothing is proven
-	secrets Secrets // of the store; empty: the ledger is on a server, or an old one
+	secrets Secrets // of the store
+	ofStore bool    // it is a store's: grants of writers count on a server alone
+	// restored is how far a restore has made the log: what came with it was proven where
+	// it was written, by a store's secret maybe, and is verified by the chain.
+	restored uint64
 
 	// What reading has found, guarded by mu.
 	mu        sync.Mutex
@@ -88,6 +93,7 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, mesh
 		costs: newCosts(),
 	}
 	l.replicas.Store(int64(stream.CachedInfo().Config.Replicas))
+	l.restored, _ = strconv.ParseUint(stream.CachedInfo().Config.Metadata[restoredTo], 10, 64)
 	return l
 }
 

@@ -25,10 +25,11 @@ type Prover interface {
 // before the first Append.
 func (l *Log) ProveWith(p Prover) { l.prover = p }
 
-// Trust makes the log take only what the secrets of its store prove, from the first
-// sequence of the oldest one on. It is called before the log is read. Without it, and
-// without a writer's grant in the ledger, the chain alone decides.
-func (l *Log) Trust(s Secrets) { l.secrets = s }
+// Trust says that the log is that of a store, which takes only what its secrets prove,
+// from the first sequence of the oldest one on; before that, and without any, the chain
+// alone decides. It is called before the log is read. A log that is not trusted so is on
+// a server: the writers' grants in it decide.
+func (l *Log) Trust(s Secrets) { l.secrets, l.ofStore = s, true }
 
 // prove puts a proof on the last record of each command.
 func (l *Log) prove(cmds []events.Group) error {

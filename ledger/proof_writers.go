@@ -50,12 +50,15 @@ func (w *Writers) has(key string) bool {
 	return false
 }
 
-// needs reports whether a command that ends at a sequence needs a proof.
-func (a *assembler) needs(seq uint64) bool {
-	if len(a.l.secrets) > 0 {
-		return seq >= a.l.secrets.from()
+// needs reports whether a command that ends with a record needs a proof.
+func (a *assembler) needs(r *events.Record) bool {
+	switch {
+	case a.l.ofStore:
+		return len(a.l.secrets) > 0 && r.Seq >= a.l.secrets.from()
+	case a.l.src != nil && strings.HasPrefix(r.Get(events.HeaderProof), ProofBySecret+" "):
+		return false // it is read from a store, whose secret is not here
 	}
-	return a.writers.any()
+	return r.Seq > a.l.restored && a.writers.any()
 }
 
 // proves reports whether a proof is one of who may write now.
@@ -63,7 +66,10 @@ func (a *assembler) proves(p proven) bool {
 	if p.who == "" {
 		return false
 	}
-	return len(a.l.secrets) > 0 || a.writers.has(p.who)
+	if a.l.ofStore {
+		return len(a.l.secrets) > 0 // one of them: without any, nothing is known of a key
+	}
+	return a.writers.has(p.who)
 }
 
 // ProofByKey begins a proof by the key of a writer on a server.

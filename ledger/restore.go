@@ -23,6 +23,9 @@ import (
 // verified. Its value is the mesh's id.
 const restoring = "bindery-restoring"
 
+// restoredTo is the metadata key of a stream that was restored: up to which sequence.
+const restoredTo = "bindery-restored"
+
 // ErrRestoring is wrapped by the error of an Open whose ledger is not restored
 // wholly yet.
 var ErrRestoring = errors.New("a restore of the ledger has not finished")
@@ -111,7 +114,9 @@ func openRestoring(ctx context.Context, nc *nats.Conn, h BackupHead, opts Create
 	if err := verifyConfig(h.Mesh, info.Config); err != nil {
 		return nil, 0, err
 	}
-	return newLog(nc, js, stream, h.Mesh), info.State.LastSeq, nil
+	l = newLog(nc, js, stream, h.Mesh)
+	l.Trust(nil) // the backup is verified by its chain, wherever its events were proven
+	return l, info.State.LastSeq, nil
 }
 
 // restore is one Restore under way.
@@ -243,6 +248,7 @@ func (r *restore) finish(ctx context.Context, b *BackupReader) (*Log, error) {
 	}
 	cfg := stream.CachedInfo().Config
 	delete(cfg.Metadata, restoring)
+	cfg.Metadata[restoredTo] = strconv.FormatUint(h.Seq, 10)
 	if _, err := r.l.js.UpdateStream(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("finishing a restore: %w", err)
 	}

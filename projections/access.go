@@ -49,6 +49,22 @@ func (s *State) WriterKeys() map[events.ID]string {
 	return out
 }
 
+// WriterKeysAt are the keys that could prove commands after an earlier event, of a
+// sequence and a time. Of a grant that was revoked since, only the time is known: it may
+// name one too many, granted in the same millisecond.
+func (s *State) WriterKeysAt(seq uint64, at time.Time) map[events.ID]string {
+	out := map[events.ID]string{}
+	for i := 1; i <= s.grants.len(); i++ {
+		g := s.Grant(GrantRef(i))
+		switch {
+		case g.Role != events.RoleWriter:
+		case !g.Revoked && g.Seq <= seq, g.Revoked && g.Seq > seq && !g.Time.After(at):
+			out[g.ID] = g.Key
+		}
+	}
+	return out
+}
+
 // Operators is how many grants of all commands stand.
 func (s *State) Operators() int { return s.operators }
 

@@ -33,13 +33,14 @@ func (v *auditRecover) onServer(ctx context.Context, c *cli, n natsContext) erro
 	}
 	log.ProveWith(key)
 	left := &soundPart{Log: log}
-	h, err := handler.Open(ctx, handler.Config{Log: left, Clock: c.program.Clock, NewID: c.program.NewID})
+	mayWrite := func(s *projections.State) error { return instance.MayWrite(s, key.Public) }
+	h, err := handler.Open(ctx, handler.Config{Log: left, Clock: c.program.Clock, NewID: c.program.NewID, MayWrite: mayWrite})
 	if err != nil {
 		return err
 	}
 	defer h.Close()
 	var none *instance.NotWriterKeyError
-	if h.View(func(s *projections.State) { none = instance.MayWrite(s, key.Public) }); none != nil {
+	if h.View(func(s *projections.State) { err = mayWrite(s) }); errors.As(err, &none) {
 		return notWriter(none, n.URL)
 	}
 	found, err := v.judge(ctx, c, n, left, h.Position())

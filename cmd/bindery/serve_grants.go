@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,13 +25,7 @@ const turnedAwayFor = 10 * time.Second
 // keepGrants lets those connect and be heard whom the ledger grants access, beside
 // always, and follows its grants and revocations until the session is closed.
 func (s *session) keepGrants(always string, logger *slog.Logger) error {
-	ctx, stop := context.WithCancel(context.Background())
-	var now [2]int
-	take := func(first bool) error {
-		keys, stamp := s.grantedKeys()
-		if !first && stamp == now {
-			return nil
-		}
+	take := func(keys []string) error {
 		keys = append(keys, always)
 		guests := make([]ledger.Guest, len(keys))
 		for i, key := range keys {
@@ -38,42 +34,43 @@ func (s *session) keepGrants(always string, logger *slog.Logger) error {
 		if err := s.server.SetGuests(guests); err != nil {
 			return err
 		}
+		var failed error
 		for _, svc := range s.services {
-			if err := svc.Admit(keys); err != nil {
-				return err
-			}
+			failed = errors.Join(failed, svc.Admit(keys))
 		}
-		now = stamp
-		logger.Info("who may connect has changed", "granted", len(keys)-1)
-		return nil
+		if failed == nil {
+			logger.Info("who may connect has changed", "granted", len(keys)-1)
+		}
+		return failed
 	}
-	if err := take(true); err != nil {
-		stop()
+	begun := s.grantedKeys()
+	if err := take(slices.Clone(begun)); err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
+	first := true
 	done.Go(func() {
-		for seq := uint64(0); ; {
-			next, err := s.handler.Await(ctx, seq)
+		service.FollowGrants(ctx, s.handler, func(keys []string) error {
+			if first { // they are those of before, or a little newer
+				first = false
+				if slices.Equal(keys, begun) {
+					return nil
+				}
+			}
+			err := take(keys)
 			if err != nil {
-				return
+				logger.Error("taking up who may connect is tried again", "error", err) // requests are checked against the grants all the same
 			}
-			seq = next
-			if err := take(false); err != nil {
-				logger.Error("taking up who may connect", "error", err) // requests are checked against the grants all the same
-			}
-		}
+			return err
+		})
 	})
 	s.later(func() error { stop(); done.Wait(); return nil })
 	return nil
 }
 
-// grantedKeys are the keys that the ledger grants access, and what is another one
-// when they change.
-func (s *session) grantedKeys() (keys []string, stamp [2]int) {
-	s.handler.View(func(st *projections.State) {
-		stamp = st.GrantsStamp()
-		keys = st.GrantedKeys()
-	})
-	return keys, stamp
+// grantedKeys are the keys that the ledger grants access.
+func (s *session) grantedKeys() (keys []string) {
+	s.handler.View(func(st *projections.State) { keys = st.GrantedKeys() })
+	return keys
 }

@@ -65,6 +65,10 @@ type Config struct {
 	State *projections.State
 	// Lease is the right to write; nil: nobody else can have it.
 	Lease Lease
+	// MayWrite returns an error where nothing that is appended after a state would count,
+	// since the ledger grants other keys to write than the one that Log proves with: then
+	// nothing is. nil: whatever is appended counts.
+	MayWrite func(*projections.State) error
 }
 
 // Lease is a right to write that others may take away; *ledger.Lease is one.

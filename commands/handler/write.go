@@ -211,6 +211,9 @@ func (h *Handler) decide(c *call) (step events.Group) {
 	if c.err = h.admit(c, now); c.err != nil || c.repeat != nil {
 		return nil
 	}
+	if c.err = h.mayWrite(c.req); c.err != nil {
+		return nil
+	}
 	report, err := h.limit(c.req, now)
 	if err != nil {
 		c.err = err
@@ -247,6 +250,19 @@ func (h *Handler) decide(c *call) (step events.Group) {
 		h.reports.spend(*report, now)
 	}
 	return step
+}
+
+// mayWrite refuses what no reader of the log would take: a command before this one, of
+// the same group too, may have revoked the key that proves it. Another process may carry
+// it out.
+func (h *Handler) mayWrite(req commands.Request) error {
+	if h.cfg.MayWrite == nil || req.DryRun {
+		return nil
+	}
+	if err := h.cfg.MayWrite(h.state); err != nil {
+		return &NotWriterError{ID: req.ID, Underlying: err}
+	}
+	return nil
 }
 
 // admit applies the rules about command ids and expected sequences.

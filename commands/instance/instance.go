@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +23,7 @@ import (
 	"bindery/commands/handler"
 	"bindery/commands/service"
 	"bindery/commands/snapshot"
+	"bindery/events"
 	"bindery/ledger"
 	"bindery/projections"
 )
@@ -181,21 +180,17 @@ func (e *NotWriterKeyError) Error() string {
 }
 
 // MayWrite returns an error where nothing that is proven with a key would count.
-func MayWrite(s *projections.State, key string) *NotWriterKeyError {
-	keys := s.WriterKeys()
-	if len(keys) > 0 && (key == "" || !slices.Contains(slices.Collect(maps.Values(keys)), key)) {
-		return &NotWriterKeyError{key}
+func MayWrite(s *projections.State, key string) error {
+	if g := s.GrantOf(key); g != 0 && s.Grant(g).Role == events.RoleWriter || len(s.WriterKeys()) == 0 {
+		return nil
 	}
-	return nil
+	return &NotWriterKeyError{key}
 }
 
 // mayWrite is MayWrite of this instance.
-func (i *Instance) mayWrite() error {
-	var none *NotWriterKeyError
-	if i.View(func(s *projections.State) { none = MayWrite(s, i.cfg.Key) }); none != nil {
-		return none
-	}
-	return nil
+func (i *Instance) mayWrite() (err error) {
+	i.View(func(s *projections.State) { err = MayWrite(s, i.cfg.Key) })
+	return err
 }
 
 // Foreign is what reading the log has found that is no part of the ledger.

@@ -12,6 +12,7 @@ import (
 	"bindery/commands/readmodel"
 	"bindery/commands/service"
 	"bindery/ledger"
+	"bindery/projections"
 )
 
 // write is the writer's part: until the lease is lost, ctx ends, or what the log
@@ -77,12 +78,16 @@ func (i *Instance) taking(ctx context.Context, h *handler.Handler) (done func(),
 }
 
 // hold waits while the lease is held, and sees to it that what others may still
-// have stored is known here.
+// have stored is known here. It ends with an error when the key of this instance is
+// revoked: the handler writes nothing from there on, and another instance must.
 func (i *Instance) hold(ctx context.Context, h *handler.Handler, lease *ledger.Lease) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	go i.align(lease)
 	for {
+		if err := i.mayWrite(); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -129,6 +134,7 @@ func (i *Instance) open(ctx context.Context, lease *ledger.Lease, keeper *readmo
 	defer i.mu.Unlock()
 	cfg := i.cfg.Handler
 	cfg.Log, cfg.Lease, cfg.State, cfg.Observe = i.log, lease, i.follower.take(), keeper.Note
+	cfg.MayWrite = func(s *projections.State) error { return MayWrite(s, i.cfg.Key) }
 	for {
 		opening, cancel := context.WithTimeout(ctx, openTimeout)
 		stop := context.AfterFunc(lease.Context(), cancel)

@@ -379,30 +379,58 @@ func (s *Service) Identity() Identity {
 	return Identity{Mesh: s.cfg.Mesh, MeshID: s.meshID(), Ledger: s.cfg.Ledger}
 }
 
+// admitAgain is how long after a failure it is tried again to hear who is granted access.
+const admitAgain = time.Second
+
 // AdmitGranted hears the guests that the state grants access, as they change, until
-// ctx ends. failed is told why some could not be heard.
+// ctx ends. failed is told why some could not be heard; that is tried again.
 func (s *Service) AdmitGranted(ctx context.Context, failed func(error)) {
+	FollowGrants(ctx, s.state, func(keys []string) error {
+		err := s.Admit(keys)
+		if err != nil {
+			failed(err)
+		}
+		return err
+	})
+}
+
+// FollowGrants gives take the keys that a state grants access, now and after each
+// change, until ctx ends or the state is taken away. What take could not do it is given
+// again, whether or not anything changes meanwhile.
+func FollowGrants(ctx context.Context, state State, take func(keys []string) error) {
 	var now [2]int
-	for seq, first := uint64(0), true; ; first = false {
+	due := true
+	for seq := uint64(0); ; {
 		var keys []string
-		stamp := now
-		s.state.View(func(st *projections.State) {
-			if stamp = st.GrantsStamp(); first || stamp != now {
-				keys = st.GrantedKeys()
+		state.View(func(st *projections.State) {
+			stamp := st.GrantsStamp()
+			if due = due || stamp != now; due {
+				now, keys = stamp, st.GrantedKeys()
 			}
 		})
-		if first || stamp != now {
-			now = stamp
-			if err := s.Admit(keys); err != nil {
-				failed(err)
-			}
+		if due {
+			due = take(keys) != nil
 		}
-		next, err := s.state.Await(ctx, seq)
+		next, err := awaitOr(ctx, state, seq, due)
 		if err != nil {
 			return
 		}
 		seq = next
 	}
+}
+
+// awaitOr waits for events after seq; where something is due, not for long.
+func awaitOr(ctx context.Context, state State, seq uint64, due bool) (uint64, error) {
+	if !due {
+		return state.Await(ctx, seq)
+	}
+	soon, cancel := context.WithTimeout(ctx, admitAgain)
+	defer cancel()
+	next, err := state.Await(soon, seq)
+	if err != nil && ctx.Err() == nil && soon.Err() != nil {
+		return seq, nil
+	}
+	return next, err
 }
 
 // guestsOf are the guests of a service.

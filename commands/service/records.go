@@ -158,13 +158,20 @@ func (s *Service) before(q RecordsQuery, mesh events.ID) (ledger.Position, error
 		chain, err := events.ParseChain(records[0].Get(events.HeaderChain))
 		k, of, batch := events.ParseBatch(records[0].Get(events.HeaderBatch))
 		if err == nil && batch == nil && k == of {
-			return ledger.Position{Seq: seq, Chain: chain, Mesh: mesh}, nil
+			return ledger.Position{Seq: seq, Chain: chain, Mesh: mesh, Writers: s.writersAt(&records[0])}, nil
 		}
 		if n >= maxBack {
 			return ledger.Position{}, &ledger.DamageError{Seq: seq, Why: "no command ends before it"}
 		}
 	}
 	return ledger.Position{}, nil
+}
+
+// writersAt are the keys that could prove what follows an event, on a server.
+func (s *Service) writersAt(r *events.Record) (w *ledger.Writers) {
+	at, _ := time.Parse(time.RFC3339, r.Get("ce-time")) // else it is no event
+	s.state.View(func(st *projections.State) { w = ledger.NewWriters(st.WriterKeysAt(r.Seq, at)) })
+	return w
 }
 
 // fill puts the commands after a place into a page, from q.First on. It reads on where

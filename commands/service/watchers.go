@@ -387,14 +387,14 @@ func (w *watchers) taken(name watchName, key string, made bool) {
 func (w *watchers) take(name watchName, key string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	had, there := w.owner[name]
-	if there && had.key != key {
-		return errBadRequest
-	}
 	if w.count(key) >= maxWatches {
 		w.mu.Unlock()
 		w.refresh()
 		w.mu.Lock()
+	}
+	had, there := w.owner[name]
+	if there && had.key != key {
+		return errBadRequest
 	}
 	if w.count(key) >= maxWatches {
 		return errMaxWatches
