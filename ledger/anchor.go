@@ -29,8 +29,11 @@ type Anchor struct {
 	Chain  events.Chain `json:"-"` // at Seq
 	// Path is the store's directory, without symbolic links; empty for a ledger on
 	// a server.
-	Path string    `json:"path,omitempty"`
-	Time time.Time `json:"time"` // when it was written, UTC
+	Path string `json:"path,omitempty"`
+	// Restored is how far a restore made the ledger on a server (Log.Restored): up to
+	// there no proofs are asked for, so it must not grow.
+	Restored uint64    `json:"restored,omitempty"`
+	Time     time.Time `json:"time"` // when it was written, UTC
 }
 
 // anchorFile is an anchor as it is stored.

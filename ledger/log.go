@@ -104,6 +104,9 @@ func (l *Log) Mesh() string { return l.mesh }
 // server from another of the same name. Empty: an early version created it.
 func (l *Log) Created() string { return l.made }
 
+// Restored is how far a restore made the ledger, as the stream says; 0: none did.
+func (l *Log) Restored() uint64 { return l.restored }
+
 // Stream returns the name of the stream.
 func (l *Log) Stream() string { return l.stream }
 

@@ -70,6 +70,9 @@ func (r *remoteAnchor) taking(ctx context.Context, log *ledger.Log, h *handler.H
 	if err == nil && a.Seq > 0 && log.IsForeign(a.Seq) {
 		err = &ledger.LossError{Anchor: a, Last: h.Position().Seq, Why: fmt.Sprintf("sequence %d is not proven by a key that is granted as writer", a.Seq)}
 	}
+	if err == nil && known && a.Restored != log.Restored() {
+		err = &ledger.LossError{Anchor: a, Last: h.Position().Seq, Why: fmt.Sprintf("the stream says that it was restored up to sequence %d, and it was up to %d: events before that need no proof", log.Restored(), a.Restored)}
+	}
 	if err != nil {
 		var loss *ledger.LossError
 		if !errors.As(err, &loss) {
@@ -81,7 +84,7 @@ func (r *remoteAnchor) taking(ctx context.Context, log *ledger.Log, h *handler.H
 	if !known {
 		r.logger.Warn("the ledger had no anchor: it is kept from now on", "file", r.anchors.File(id))
 	}
-	a.ID, a.Mesh = id, log.Mesh()
+	a.ID, a.Mesh, a.Restored = id, log.Mesh(), log.Restored()
 	keeper := ledger.NewAnchorKeeper(r.anchors, a, r.c.program.Clock)
 	r.keeper.Store(keeper)
 	ctx, stop := context.WithCancel(context.Background())

@@ -126,5 +126,5 @@ func (c *cli) anchorRestored(log *ledger.Log, h ledger.BackupHead) error {
 	if err != nil {
 		return err
 	}
-	return anchors.Save(ledger.Anchor{ID: log.Created(), Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain, Time: c.program.Clock().UTC()})
+	return anchors.Save(ledger.Anchor{ID: log.Created(), Mesh: h.Mesh, MeshID: h.MeshID, Seq: h.Seq, Chain: h.Chain, Restored: log.Restored(), Time: c.program.Clock().UTC()})
 }

@@ -233,9 +233,12 @@ func (h *Handler) decide(c *call) (step events.Group) {
 			d, err = commands.Decide(h.state, c.req.Command, env)
 		}
 	}
+	if err == nil {
+		err = h.keepsWriting(c.req.Command)
+	}
 	if err != nil {
 		h.state.Rollback(c.mark)
-		c.err = err
+		c.err, step = err, nil
 		return nil
 	}
 	c.result = commands.Result{Seq: h.state.Seq, Changed: len(d.Events) > 0, DryRun: c.req.DryRun, CommandID: c.req.ID,
@@ -261,6 +264,20 @@ func (h *Handler) mayWrite(req commands.Request) error {
 	}
 	if err := h.cfg.MayWrite(h.state); err != nil {
 		return &NotWriterError{ID: req.ID, Underlying: err}
+	}
+	return nil
+}
+
+// keepsWriting refuses a first grant of a writer that is not of this process's key: a
+// key that was mistyped would end the ledger, since nobody could prove another grant.
+func (h *Handler) keepsWriting(c commands.Command) error {
+	g, ok := c.(commands.GrantAccess)
+	if !ok || g.Role != events.RoleWriter || h.cfg.MayWrite == nil {
+		return nil
+	}
+	if err := h.cfg.MayWrite(h.state); err != nil {
+		return &commands.Refusal{Code: commands.LastWriter, Message: "the first writer must be the process that serves now",
+			Why: err.Error() + "; from the first such grant on, nobody else can write the ledger", Fix: "bindery access list", Candidates: []commands.Candidate{}}
 	}
 	return nil
 }

@@ -68,9 +68,6 @@ func TestKeyRevokedWithinAGroup(t *testing.T) {
 		"its key is revoked": func(one, two ledger.Key) []commands.Command {
 			return []commands.Command{asWriter("one", one), asWriter("two", two), commands.RevokeAccess{Name: "one"}}
 		},
-		"another key is the first that is granted": func(_, two ledger.Key) []commands.Command {
-			return []commands.Command{asWriter("two", two)}
-		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dial, log := embedded(t)
@@ -112,6 +109,31 @@ func TestKeyRevokedWithinAGroup(t *testing.T) {
 				t.Errorf("who reads the log is at %d, its writer at %d", s.Seq, at.Seq)
 			}
 		})
+	}
+}
+
+// Kind: a ledger that nobody can write any more, for a mistyped key. The first grant of a
+// writer is that of the key that writes.
+func TestFirstWriterIsAnother(t *testing.T) {
+	dial, log := embedded(t)
+	one, two := newKey(t), newKey(t)
+	log.ProveWith(one)
+	h, err := handler.Open(t.Context(), handler.Config{Log: log, MayWrite: func(s *projections.State) error { return MayWrite(s, one.Public) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	var refused *commands.Refusal
+	if _, err := h.Do(t.Context(), request(asWriter("two", two))); !errors.As(err, &refused) || refused.Code != commands.LastWriter {
+		t.Errorf("the first grant of another key: %v", err)
+	}
+	for _, c := range []commands.Command{commands.RegisterNode{Name: "alpha"}, asWriter("one", one), asWriter("two", two), commands.RegisterNode{Name: "beta"}} {
+		if _, err := h.Do(t.Context(), request(c)); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if s, at := readAnew(t, dial()), h.Position(); s.Seq != at.Seq || s.NodeNamed("beta") == 0 {
+		t.Errorf("who reads the log is at %d, its writer at %d", s.Seq, at.Seq)
 	}
 }
 

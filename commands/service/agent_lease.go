@@ -21,6 +21,23 @@ type leases struct {
 
 	mu      sync.Mutex
 	granted map[string]grantedLease // by node
+	turns   map[string]*sync.Mutex  // by node: one decision at a time, with its write
+}
+
+// turn waits for the turn to decide on the lease of a node. The result ends it.
+func (l *leases) turn(node string) (done func()) {
+	l.mu.Lock()
+	if l.turns == nil {
+		l.turns = map[string]*sync.Mutex{}
+	}
+	m := l.turns[node]
+	if m == nil {
+		m = &sync.Mutex{}
+		l.turns[node] = m
+	}
+	l.mu.Unlock()
+	m.Lock()
+	return m.Unlock
 }
 
 // grantedLease is a lease as this writer granted it last.
@@ -39,6 +56,7 @@ func (l *leases) acquire(ctx context.Context, node string, me LeaseHolder, renew
 	if err != nil {
 		return LeaseAnswer{}, err
 	}
+	defer l.turn(node)()
 	for range leaseTries {
 		e, err := l.bucket.Get(ctx, node)
 		if err != nil {
@@ -65,6 +83,7 @@ func (l *leases) acquire(ctx context.Context, node string, me LeaseHolder, renew
 
 // release gives the lease of a node up, where the holder has it.
 func (l *leases) release(ctx context.Context, node, holder string) error {
+	defer l.turn(node)()
 	for range leaseTries {
 		e, err := l.bucket.Get(ctx, node)
 		if err != nil {
