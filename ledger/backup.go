@@ -17,6 +17,9 @@ import (
 // whole command. Foreign messages behind it are left out.
 func (l *Log) BackupHead(ctx context.Context) (BackupHead, error) {
 	last, err := l.Last(ctx)
+	if err == nil && l.src != nil {
+		last, err = l.src.Sound(ctx)
+	}
 	if err != nil {
 		return BackupHead{}, err
 	}

@@ -12,6 +12,9 @@ import (
 type Source interface {
 	// Last is the stream's last sequence.
 	Last(ctx context.Context) (uint64, error)
+	// Sound is the sequence of the last event that is known to be one of the ledger's:
+	// what lies behind it may be foreign.
+	Sound(ctx context.Context) (uint64, error)
 	// Stored are the messages from sequence first on, at most up to last and at least
 	// one, as they are stored; a *NotFoundError where first is not there.
 	Stored(ctx context.Context, first, last uint64) ([]events.Record, error)

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"context"
+	"io"
 	"slices"
 	"testing"
 )
@@ -48,7 +50,7 @@ func TestMovedLedgers(t *testing.T) {
 	}
 	same("the store", inStore.reader(inStore.secrets), inStore)
 	same("the store, whose secret is lost", inStore.reader(nil), inStore)
-	same("the store through who serves it", ReadFrom(moved, testMesh, ""), inStore)
+	same("the store through who serves it", ReadFrom(through{moved}, testMesh, ""), inStore)
 
 	backup := backupOf(t, moved)
 	again, err := restoreInto(t, quickStore(t), backup)
@@ -76,5 +78,40 @@ func TestMovedLedgers(t *testing.T) {
 	}
 	if f := fresh.Foreign(); f.Count != 1 {
 		t.Errorf("%d messages are foreign, want the forged one", f.Count)
+	}
+}
+
+// through is a log that another process reads: all of it is sound.
+type through struct{ *Log }
+
+// Sound implements Source.
+func (t through) Sound(ctx context.Context) (uint64, error) { return t.Last(ctx) }
+
+// soundTo is one that is sound up to a sequence.
+type soundTo struct {
+	*Log
+	seq uint64
+}
+
+// Sound implements Source.
+func (s soundTo) Sound(context.Context) (uint64, error) { return s.seq, nil }
+
+// Kind: no backup as long as a stranger's message is the last. What is behind the last
+// event that the writer knows is left out.
+func TestBackupBeforeForgedTail(t *testing.T) {
+	h := newBesiegedServer(t, quickStore(t))
+	h.append(1, 3, 1)
+	sound := h.w.seq
+	forged := h.forger().commands(1, 2)
+	for _, cmd := range forged {
+		publish(t, h.l, cmd)
+	}
+	l := ReadFrom(soundTo{h.l, sound}, testMesh, h.l.Created())
+	head, err := l.BackupHead(ctxT(t))
+	if err != nil || head.Seq != sound {
+		t.Fatalf("it reaches %d, the ledger %d: %v", head.Seq, sound, err)
+	}
+	if err := l.Backup(ctxT(t), io.Discard, Backing{Head: head}); err != nil {
+		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"bindery/commands"
 	"bindery/events"
 	"bindery/ledger"
+	"bindery/projections"
 )
 
 // StoredQuery asks for the messages of the ledger's stream as they lie there, also
@@ -26,6 +27,7 @@ const StoredQueryName = "stored"
 // StoredPage is the answer to a StoredQuery.
 type StoredPage struct {
 	Last  uint64         `json:"last"` // the stream's last sequence
+	Seq   uint64         `json:"seq"`  // that of the last event of the ledger
 	Items []StoredRecord `json:"items"`
 }
 
@@ -54,6 +56,12 @@ func (s storedSource) ask(ctx context.Context, q StoredQuery) (page StoredPage, 
 func (s storedSource) Last(ctx context.Context) (uint64, error) {
 	page, err := s.ask(ctx, StoredQuery{})
 	return page.Last, err
+}
+
+// Sound implements ledger.Source.
+func (s storedSource) Sound(ctx context.Context) (uint64, error) {
+	page, err := s.ask(ctx, StoredQuery{})
+	return page.Seq, err
 }
 
 // Stored implements ledger.Source.
@@ -99,6 +107,7 @@ func (s *Service) storedQuery(req micro.Request, key string, m QueryMessage) {
 // stored makes one page.
 func (s *Service) stored(q StoredQuery) (page StoredPage, err error) {
 	page.Items = []StoredRecord{}
+	s.state.View(func(st *projections.State) { page.Seq = st.Seq })
 	if page.Last, err = s.cfg.Log.Last(s.ctx); err != nil || q.First == 0 {
 		return page, err
 	}
