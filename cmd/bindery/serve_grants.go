@@ -14,10 +14,7 @@ import (
 )
 
 // grants counts who is granted access.
-func (s *session) grants() (n int) {
-	s.handler.View(func(st *projections.State) { n = len(st.ListGrants().Items) })
-	return n
-}
+func (s *session) grants() int { return len(s.grantedKeys()) }
 
 // turnedAwayFor is how long a key that floods the server is kept out.
 const turnedAwayFor = 10 * time.Second

@@ -22,13 +22,8 @@ type agentAction func(ctx context.Context, key string) (any, error)
 
 // agent answers the actions of agents.
 func (s *Service) agent(req micro.Request) {
-	key, ok := s.admit(req)
+	key, m, ok := heard[AgentMessage](s, req)
 	if !ok {
-		return
-	}
-	var m AgentMessage
-	if err := strict(req.Data(), &m); err != nil {
-		s.refuse(req, badRequest(err))
 		return
 	}
 	do, wait, err := s.agentAction(m)

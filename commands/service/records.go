@@ -81,16 +81,8 @@ func (c *Client) rawRecords(ctx context.Context, q RecordsQuery) (json.RawMessag
 
 // recordsQuery answers a RecordsQuery.
 func (s *Service) recordsQuery(req micro.Request, key string, m QueryMessage) {
-	var q RecordsQuery
-	err := strict(m.Args, &q)
-	if err != nil {
-		err = badRequest(err)
-	} else {
-		err = s.authorize(key, q)
-	}
-	if err != nil {
-		s.running.Done()
-		s.refuse(req, err)
+	q, ok := asked[RecordsQuery](s, req, key, m)
+	if !ok {
 		return
 	}
 	q.First = max(q.First, 1)

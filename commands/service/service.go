@@ -200,13 +200,8 @@ func (s *Service) Stop() error {
 }
 
 func (s *Service) command(req micro.Request) {
-	key, ok := s.admit(req)
+	key, m, ok := heard[CommandMessage](s, req)
 	if !ok {
-		return
-	}
-	var m CommandMessage
-	if err := strict(req.Data(), &m); err != nil {
-		s.refuse(req, badRequest(err))
 		return
 	}
 	c, err := commands.ParseCommand(m.Verb, m.Args)
@@ -259,25 +254,48 @@ func (s *Service) admit(req micro.Request) (key string, ok bool) {
 	return key, err == nil
 }
 
-func (s *Service) query(req micro.Request) {
-	key, ok := s.admit(req)
-	if !ok {
-		return
+// heard tells whose request it is and what it says; one that is turned away, or cannot
+// be read, is answered.
+func heard[M any](s *Service, req micro.Request) (key string, m M, ok bool) {
+	if key, ok = s.admit(req); !ok {
+		return key, m, false
 	}
-	var m QueryMessage
 	if err := strict(req.Data(), &m); err != nil {
 		s.refuse(req, badRequest(err))
+		return key, m, false
+	}
+	return key, m, true
+}
+
+// asked reads what a query under way asks for, as far as its key may ask that; else the
+// query is answered, and over.
+func asked[Q any](s *Service, req micro.Request, key string, m QueryMessage) (q Q, ok bool) {
+	err := strict(m.Args, &q)
+	if err != nil {
+		err = badRequest(err)
+	} else {
+		err = s.authorize(key, q)
+	}
+	if err != nil {
+		s.running.Done()
+		s.refuse(req, err)
+	}
+	return q, err == nil
+}
+
+func (s *Service) query(req micro.Request) {
+	key, m, ok := heard[QueryMessage](s, req)
+	if !ok {
 		return
 	}
 	if !s.begin() {
 		s.refuse(req, handler.ErrClosed)
 		return
 	}
-	if m.Query == LogQueryName {
+	switch m.Query {
+	case LogQueryName:
 		s.logQuery(req, key, m)
 		return
-	}
-	switch m.Query {
 	case RecordsQueryName:
 		s.recordsQuery(req, key, m)
 		return
@@ -323,16 +341,8 @@ func (s *Service) answer(req micro.Request, done func(), ask func() (result any,
 
 // logQuery answers a LogQuery, after there is something to tell where it says so.
 func (s *Service) logQuery(req micro.Request, key string, m QueryMessage) {
-	var q LogQuery
-	err := strict(m.Args, &q)
-	if err != nil {
-		err = badRequest(err)
-	} else {
-		err = s.authorize(key, q)
-	}
-	if err != nil {
-		s.running.Done()
-		s.refuse(req, err)
+	q, ok := asked[LogQuery](s, req, key, m)
+	if !ok {
 		return
 	}
 	ready := s.readiness(m)

@@ -86,16 +86,8 @@ func (s storedSource) Stored(ctx context.Context, first, last uint64) ([]events.
 
 // storedQuery answers a StoredQuery.
 func (s *Service) storedQuery(req micro.Request, key string, m QueryMessage) {
-	var q StoredQuery
-	err := strict(m.Args, &q)
-	if err != nil {
-		err = badRequest(err)
-	} else {
-		err = s.authorize(key, q)
-	}
-	if err != nil {
-		s.running.Done()
-		s.refuse(req, err)
+	q, ok := asked[StoredQuery](s, req, key, m)
+	if !ok {
 		return
 	}
 	s.when(req, s.readiness(m), s.cfg.Handler == nil, func() (any, uint64, error) {
