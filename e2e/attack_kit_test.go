@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -136,6 +138,47 @@ func (g *guarded) askAudience(t *testing.T) (audience string) {
 		return true
 	})
 	return audience
+}
+
+// heardOn waits until somebody answers on a connection which ledger is served.
+func heardOn(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	eventually(t, "an answer which ledger is served", func() bool {
+		_, err := nc.Request("bindery-req.mesh", nil, time.Second)
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// answersUntil asks which ledger is served, each second again until the answer comes to
+// the subject last. It gives what comes before that.
+func answersUntil(t *testing.T, nc *nats.Conn, sub *nats.Subscription, last string) iter.Seq[*nats.Msg] {
+	t.Helper()
+	return func(yield func(*nats.Msg) bool) {
+		for end := time.Now().Add(patience); time.Now().Before(end); {
+			if err := nc.PublishRequest("bindery-req.mesh", last, nil); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				m, err := sub.NextMsg(time.Second)
+				if errors.Is(err, nats.ErrTimeout) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Subject == last {
+					return
+				}
+				if !yield(m) {
+					return
+				}
+			}
+		}
+		t.Fatal("nobody answers which ledger is served")
+	}
 }
 
 // signed makes a request as docs/security.md says one is made.

@@ -47,30 +47,22 @@ func (a *asker) hear(t *testing.T, m *nats.Msg, within time.Duration) *nats.Msg 
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	// A key that has flooded the server is not heard for a while.
-	eventually(t, "the key is heard", func() bool {
-		_, err := a.nc.Request("bindery-req.mesh", nil, time.Second)
-		return err == nil
-	})
+	heardOn(t, a.nc) // a key that has flooded the server is not heard for a while
 	if err := a.nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
-	last := a.inbox()
-	if err := a.nc.PublishRequest("bindery-req.mesh", last, nil); err != nil {
-		t.Fatal(err)
-	}
-	wait, heard := patience, false
-	for {
-		in, err := sub.NextMsg(wait)
-		switch {
-		case err != nil && !heard:
-			t.Fatalf("nobody answers which ledger is served: %v", err)
-		case err != nil:
-			return nil
-		case in.Subject == m.Reply:
+	for in := range answersUntil(t, a.nc, sub, a.inbox()) {
+		if in.Subject == m.Reply {
 			return in
-		case in.Subject == last:
-			wait, heard = within, true
+		}
+	}
+	for {
+		in, err := sub.NextMsg(within)
+		if err != nil {
+			return nil
+		}
+		if in.Subject == m.Reply {
+			return in
 		}
 	}
 }
