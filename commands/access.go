@@ -46,17 +46,17 @@ func (c GrantAccess) Decide(t *Tx) error {
 		return invalid(err)
 	}
 	if !slices.Contains(events.Roles(), c.Role) {
-		return refuse(Usage, fmt.Sprintf("role is %q, not one of operator, agent, auditor, writer", clip(string(c.Role))), "", "bindery access grant --help")
+		return refuse(Usage, fmt.Sprintf("role is %q, not one of operator, agent, auditor, writer", clip(string(c.Role))), "", do("access grant").With("--help"))
 	}
 	if err := events.CheckNKey(c.NKey); err != nil {
 		return codedAs(NKeyInvalid, err)
 	}
 	if !nkeys.IsValidPublicUserKey(c.NKey) {
-		return refuse(NKeyInvalid, "the key is not the public nkey of a user", "its checksum is wrong", "bindery access keygen")
+		return refuse(NKeyInvalid, "the key is not the public nkey of a user", "its checksum is wrong", do("access keygen", "FILE"))
 	}
 	if (c.Role == events.RoleAgent) != (c.Node != "") {
 		return refuse(Usage, "whether "+c.Name+" has a node is said wrongly", "an agent is of one node, and nobody else has one",
-			"bindery access grant "+c.Name+" --role agent --node NODE --nkey KEY")
+			do("access grant", c.Name).With("--role", "agent").With("--node", "NODE").With("--nkey", "KEY"))
 	}
 	var node projections.NodeRef
 	if c.Node != "" {
@@ -69,7 +69,7 @@ func (c GrantAccess) Decide(t *Tx) error {
 	if r := t.GrantNamed(c.Name); r != 0 {
 		if g := t.Grant(r); g.Role != c.Role || g.Node != node || g.Key != c.NKey {
 			out := taken("access", c.Name, g.ID).(*Refusal)
-			out.Fix = "bindery access revoke " + c.Name
+			out.Fix = do("access revoke", c.Name)
 			return out
 		}
 		return nil
@@ -77,7 +77,7 @@ func (c GrantAccess) Decide(t *Tx) error {
 	if r := t.GrantOf(c.NKey); r != 0 {
 		g := t.Grant(r)
 		return refuse(NKeyTaken, "the key is granted already", "to "+g.Name+" as "+string(g.Role)+"; who does what is told by the key",
-			"bindery access revoke "+g.Name)
+			do("access revoke", g.Name))
 	}
 	return t.emit(t.NewID(), e)
 }
@@ -91,11 +91,11 @@ func (c RevokeAccess) Decide(t *Tx) error {
 	g := t.Grant(r)
 	if g.Role == events.RoleOperator && t.Operators() == 1 {
 		return refuse(LastOperator, g.Name+" is the last operator", "nobody could grant anything any more",
-			"bindery access grant NAME --role operator --nkey KEY")
+			do("access grant", "NAME").With("--role", "operator").With("--nkey", "KEY"))
 	}
 	if g.Role == events.RoleWriter && len(t.WriterKeys()) == 1 {
 		return refuse(LastWriter, g.Name+" is the last writer", "nothing could be written to this ledger any more",
-			"bindery access grant NAME --role writer --nkey KEY")
+			do("access grant", "NAME").With("--role", "writer").With("--nkey", "KEY"))
 	}
 	return t.emit(g.ID, &events.AccessRevoked{})
 }

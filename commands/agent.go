@@ -26,9 +26,9 @@ func (f Finder) AgentOf(key, node string) (projections.NodeRef, error) {
 	case g.Role == events.RoleAgent && (node == "" || err == nil && r == g.Node):
 		return g.Node, nil
 	case g.Role == events.RoleAgent:
-		return 0, refuse(NotPermitted, g.Name+" may not act for another node", "it is granted as the agent of "+f.State.Node(g.Node).Name, "bindery access list")
+		return 0, refuse(NotPermitted, g.Name+" may not act for another node", "it is granted as the agent of "+f.State.Node(g.Node).Name, do("access list"))
 	}
-	return 0, refuse(NotPermitted, g.Name+" may not act for a node", fmt.Sprintf("it is granted as %s since sequence %d", g.Role, g.Seq), "bindery access list")
+	return 0, refuse(NotPermitted, g.Name+" may not act for a node", fmt.Sprintf("it is granted as %s since sequence %d", g.Role, g.Seq), do("access list"))
 }
 
 // nodeWithID finds a node by its whole id; none by "".
@@ -38,7 +38,7 @@ func (f Finder) nodeWithID(text string) (projections.NodeRef, error) {
 	}
 	id, err := events.ParseID(text)
 	if err != nil {
-		return 0, refuse(Usage, fmt.Sprintf("%q is not the id of a node", clip(text)), "an agent names its node by the whole id", "bindery node list")
+		return 0, refuse(Usage, fmt.Sprintf("%q is not the id of a node", clip(text)), "an agent names its node by the whole id", do("node list"))
 	}
 	r := projections.NodeRef(f.ByID(events.EntityNode, id))
 	if r == 0 {
@@ -61,7 +61,7 @@ var askTag = regexp.MustCompile(`^[0-9a-f]{8}$`)
 func (f Finder) NameBy(maker projections.NodeRef, s Secret) (SealedName, error) {
 	id, err := events.ParseID(s.Binding)
 	if err != nil || maker == 0 || s.Generation == 0 || !askTag.MatchString(s.Tag) {
-		return SealedName{}, refuse(Usage, "the secret is not named", "it takes the id of a binding, a generation, its tag, and the node that made it", "bindery credential list")
+		return SealedName{}, refuse(Usage, "the secret is not named", "it takes the id of a binding, a generation, its tag, and the node that made it", do("credential list"))
 	}
 	return SealedName{Binding: id, Generation: s.Generation, Tag: s.Tag, Maker: f.State.Node(maker).ID, Own: s.Own}, nil
 }
@@ -83,14 +83,14 @@ func (f Finder) MaySeal(maker projections.NodeRef, n SealedName) (consumer event
 		}
 		if f.ProviderNode(&c) != maker {
 			return events.ID{}, refuse(ProviderMoved, what+" is not issued and revoked on "+f.State.Node(maker).Name,
-				"its provider is on another node", "bindery provider list")
+				"its provider is on another node", do("provider list"))
 		}
 		if !c.State.Live() && c.State != projections.Asked && c.State != projections.Withdrawn {
 			break
 		}
 		return f.State.Node(f.State.Assignment(f.Binding(r).Assignment).Node).ID, nil
 	}
-	return events.ID{}, refuse(GenerationUnknown, fmt.Sprintf("generation %d is over", n.Generation), "nobody logs in with it any more", "bindery credential list")
+	return events.ID{}, refuse(GenerationUnknown, fmt.Sprintf("generation %d is over", n.Generation), "nobody logs in with it any more", do("credential list"))
 }
 
 // TagOf is the tag of a credential; empty where there is none.

@@ -44,10 +44,10 @@ var results = []string{Unchanged, Kept, Changed, Created, NeedsPrune, NeedsRebin
 // Decide implements Command.
 func (c ApplyManifest) Decide(t *Tx) error {
 	if c.Manifest == nil {
-		return refuse(Usage, "there is no manifest to apply", "", "bindery apply -f FILE")
+		return refuse(Usage, "there is no manifest to apply", "", do("apply").With("-f", "FILE"))
 	}
 	if m := c.Manifest.Mesh; m != "" && m != t.Mesh.Name {
-		return refuse(WrongMesh, "the manifest is of mesh "+clip(m), "this is the ledger of mesh "+t.Mesh.Name, "bindery status")
+		return refuse(WrongMesh, "the manifest is of mesh "+clip(m), "this is the ledger of mesh "+t.Mesh.Name, do("status"))
 	}
 	t.origin = events.OriginManifest
 	if c.Part == 0 {
@@ -62,7 +62,7 @@ func (c ApplyManifest) Decide(t *Tx) error {
 		}
 		if c.Atomic && len(t.events) > MaxEvents { // t.limit is wider in a dry run
 			return refuse(TooLarge, "the manifest does not fit one batch",
-				fmt.Sprintf("it would write %d events, and %d fit", len(t.events), MaxEvents), "bindery apply -f FILE without --atomic")
+				fmt.Sprintf("it would write %d events, and %d fit", len(t.events), MaxEvents), again().But("--atomic"))
 		}
 		if len(t.events) <= t.limit {
 			return nil
@@ -154,7 +154,7 @@ func oneDefaultEach(m *manifest.Manifest) error {
 	for _, d := range m.Defaults {
 		if other, twice := seen[d.Name()]; twice {
 			return refuse(DuplicateDefault, "the manifest has two defaults for "+d.Name(), other+" and "+d.Provider,
-				"leave one of them").of("a default for it", []string{other, d.Provider})
+				advise("leave one of them")).of("a default for it", []string{other, d.Provider})
 		}
 		seen[d.Name()] = d.Provider
 	}
@@ -181,7 +181,7 @@ func (a *applier) conflict() error {
 		return nil
 	}
 	r := refuse(ManifestConflict, count(len(a.conflicts), "field")+" changed both in the manifest and in the ledger",
-		"since the last manifest; --take-over lets the manifest win", "bindery apply -f FILE --take-over")
+		"since the last manifest; --take-over lets the manifest win", again().With("--take-over"))
 	r.Candidates = a.conflicts
 	return r
 }
@@ -190,7 +190,7 @@ func (a *applier) conflict() error {
 // make a twin of what was renamed.
 func (a *applier) moved() error {
 	m := a.c.Manifest
-	r := refuse(NameMoved, "the manifest uses names that moved", "what bore them was renamed; write the new names", "")
+	r := refuse(NameMoved, "the manifest uses names that moved", "what bore them was renamed; write the new names", Fix{})
 	check := func(entity events.Entity, name string) {
 		if name == "" || a.bothNamed(entity, name) {
 			return
@@ -236,6 +236,6 @@ func (a *applier) moved() error {
 	}
 	first := r.Candidates[0]
 	_, now, _ := strings.Cut(strings.TrimSuffix(first.Why, " now"), " is called ")
-	r.Fix = "write " + now + " for " + first.Name + " in the manifest"
+	r.Fix = advise("write " + now + " for " + first.Name + " in the manifest")
 	return r
 }

@@ -30,7 +30,7 @@ func (a *applier) assignment(name string) error {
 	as := a.Assignment(r)
 	if m := a.Module(as.Module); m.Name != want.Module {
 		return refuse(NameTaken, "assignment "+name+" cannot change its module",
-			fmt.Sprintf("it is of %s, the manifest says %s", m.Name, want.Module), "bindery assignment end "+name)
+			fmt.Sprintf("it is of %s, the manifest says %s", m.Name, want.Module), do("assignment end", name))
 	}
 	return a.assignmentFields(f, r, want)
 }
@@ -109,7 +109,7 @@ func (a *applier) choice(f *fields, r projections.AssignmentRef, slot, provider 
 	if found.Binding == 0 || a.Binding(found.Binding).Provider != p {
 		if code, fault := ineligible(a.State, found.Decl, p); fault != "" {
 			l := ladder{s: a.State, n: needOf(a.State, found), provision: a.Provision(found.Decl.Provision)}
-			return l.choose(refuse(code, fmt.Sprintf("%s/%s cannot choose %s", as.Name, slot, a.Provider(p).Name), fault, ""))
+			return l.choose(refuse(code, fmt.Sprintf("%s/%s cannot choose %s", as.Name, slot, a.Provider(p).Name), fault, Fix{}))
 		}
 	}
 	return a.choose(found, p)

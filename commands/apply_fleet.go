@@ -68,7 +68,7 @@ func (a *applier) provider(name string) error {
 	if provision != p.Provision {
 		return refuse(WrongProvision, "provider "+name+" cannot change its provision",
 			fmt.Sprintf("it provides %s, the manifest says %s", a.Provision(p.Provision).Name, want.Provision),
-			"bindery provider register NEW-NAME --provision "+want.Provision+" --node "+want.Node+" --endpoint "+want.Endpoint)
+			do("provider register", "NEW-NAME").With("--provision", want.Provision).With("--node", want.Node).With("--endpoint", want.Endpoint))
 	}
 	return a.providerFields(f, p, want)
 }

@@ -66,7 +66,7 @@ func (c CreateAssignment) Decide(t *Tx) error {
 	}
 	m := t.Module(mr)
 	if m.Removed {
-		return refuse(ModuleNotFound, "module "+m.Name+" is removed", "nothing can be assigned of it", "bindery module list")
+		return refuse(ModuleNotFound, "module "+m.Name+" is removed", "nothing can be assigned of it", do("module list"))
 	}
 	node, err := t.liveNode(c.Node)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c CreateAssignment) Decide(t *Tx) error {
 	if o := t.AssignmentNamed(c.Name); o != 0 {
 		err := taken("assignment", c.Name, t.Assignment(o).ID).(*Refusal)
 		if !named {
-			err.Fix = fmt.Sprintf("bindery assignment create %s --node %s --name %s-%s", m.Name, t.Node(node).Name, m.Name, t.Node(node).Name)
+			err.Fix = do("assignment create", m.Name).With("--node", t.Node(node).Name).With("--name", m.Name+"-"+t.Node(node).Name)
 		}
 		return err
 	}
@@ -104,7 +104,7 @@ func (t *Tx) choices(m *projections.Module, bind map[string]string) (map[string]
 				names[i] = m.Slots[i].Name
 			}
 			return nil, refuse(SlotNotDeclared, fmt.Sprintf("module %s has no slot %q", m.Name, clip(slot)),
-				"it declares "+orNone(names), "bindery module show "+m.Name).of("a slot of "+m.Name, names)
+				"it declares "+orNone(names), do("module show", m.Name)).of("a slot of "+m.Name, names)
 		}
 		if err := t.canChoose(m.Name+"/"+slot, d); err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (t *Tx) canChoose(path string, d *projections.Slot) error {
 	}
 	return refuse(EmbedNotReplaceable, "no provider can be chosen for "+path,
 		"the module ships its own instance; where it is replaceable, an override consolidates it",
-		"bindery override set "+path+" --provider PROVIDER --reason TEXT")
+		do("override set", path).With("--provider", "PROVIDER").With("--reason", "TEXT"))
 }
 
 func (c CreateAssignment) create(t *Tx, m *projections.Module, node projections.NodeRef, chosen map[string]projections.ProviderRef) error {
@@ -151,9 +151,13 @@ func (c CreateAssignment) create(t *Tx, m *projections.Module, node projections.
 	for i := range m.Slots {
 		d := &m.Slots[i]
 		n := need{node: node, slot: d, choice: chosen[d.Name], choiceSeq: created, declSeq: m.Seq,
-			path: c.Name + "/" + d.Name, flag: "--bind " + d.Name + "=", fix: c.line(t, m, node, d.Name)}
+			path: c.Name + "/" + d.Name, flag: "--bind " + d.Name + "="}
+		n.choosing = func(provider string) Fix { return c.line(t, m, node, d.Name).With("--bind", d.Name+"="+provider) }
 		if t.origin == events.OriginManifest {
-			n.flag, n.fix = "bind: "+d.Name+": ", "in the manifest, under assignments, "+c.Name+":"
+			n.flag = "bind: " + d.Name + ": "
+			n.choosing = func(provider string) Fix {
+				return advise("in the manifest, under assignments, " + c.Name + ": " + n.flag + provider)
+			}
 		}
 		if _, err := t.bindPending(id, d, e.Slots[d.Name], n); err != nil {
 			return err
@@ -163,11 +167,11 @@ func (c CreateAssignment) create(t *Tx, m *projections.Module, node projections.
 }
 
 // line is the command line that asks for c, but for the choice of one slot.
-func (c CreateAssignment) line(t *Tx, m *projections.Module, node projections.NodeRef, but string) string {
-	out := fmt.Sprintf("bindery assignment create %s --node %s --name %s", m.Name, t.Node(node).Name, c.Name)
+func (c CreateAssignment) line(t *Tx, m *projections.Module, node projections.NodeRef, but string) Fix {
+	out := do("assignment create", m.Name).With("--node", t.Node(node).Name).With("--name", c.Name)
 	for _, slot := range sortedKeys(c.Bind) {
 		if slot != but {
-			out += " --bind " + slot + "=" + c.Bind[slot]
+			out = out.With("--bind", slot+"="+c.Bind[slot])
 		}
 	}
 	return out
@@ -198,7 +202,7 @@ func (t *Tx) liveAssignment(text string) (projections.AssignmentRef, *projection
 	}
 	a := t.Assignment(r)
 	if a.Ended {
-		return 0, nil, refuse(AssignmentNotFound, "assignment "+a.Name+" has ended", fmt.Sprintf("at sequence %d", a.Seq), "bindery assignment list")
+		return 0, nil, refuse(AssignmentNotFound, "assignment "+a.Name+" has ended", fmt.Sprintf("at sequence %d", a.Seq), do("assignment list"))
 	}
 	return r, a, nil
 }
@@ -331,7 +335,7 @@ func (c EndAssignment) Decide(t *Tx) error {
 		return err
 	}
 	if n := t.liveCredentials(a); n > 0 {
-		t.warn("%s live until the providers revoke them: bindery credential list --assignment %s", stays(n, "credential"), a.Name)
+		t.warn("%s live until the providers revoke them", stays(n, "credential"))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func Authorize(s *projections.State, key string, what any) (actor string, err er
 	r := s.GrantOf(key)
 	if r == 0 {
 		return "", refuse(NotPermitted, "the key is not granted any access", "nobody granted it, or it was revoked",
-			"bindery access grant NAME --role ROLE --nkey "+key)
+			do("access grant", "NAME").With("--role", "ROLE").With("--nkey", key))
 	}
 	g := s.Grant(r)
 	command, writes := what.(Command)
@@ -82,7 +82,7 @@ func Authorize(s *projections.State, key string, what any) (actor string, err er
 		verb = q.Name()
 	}
 	return "", refuse(NotPermitted, g.Name+" may not do "+strings.ReplaceAll(verb, ".", " ")+" here",
-		fmt.Sprintf("it is granted as %s since sequence %d", as, g.Seq), "bindery access list")
+		fmt.Sprintf("it is granted as %s since sequence %d", as, g.Seq), do("access list"))
 }
 
 // DocumentsOf is what Authorize is asked about the documents of a node.

@@ -28,12 +28,12 @@ func (c RebindSlot) Decide(t *Tx) error {
 	path := t.Assignment(f.Assignment).Name + "/" + f.Name
 	if n := boolCount(c.Provider != "", c.ReResolve, c.ForgetChoice); n != 1 {
 		return refuse(Usage, "how "+path+" shall be rebound is not said, or said twice",
-			"one of --provider, --re-resolve and --forget-choice is needed", "bindery binding rebind "+path+" --provider PROVIDER")
+			"one of --provider, --re-resolve and --forget-choice is needed", do("binding rebind", path).With("--provider", "PROVIDER"))
 	}
 	if f.Binding != 0 && t.Binding(f.Binding).Override != 0 {
 		o := t.Override(t.Binding(f.Binding).Override)
 		return refuse(OverrideInForce, path+" cannot be rebound", fmt.Sprintf("an override of %s to %s stands since sequence %d",
-			o.Actor, t.Provider(o.Provider).Name, o.Seq), "bindery override clear "+path)
+			o.Actor, t.Provider(o.Provider).Name, o.Seq), do("override clear", path))
 	}
 	if c.Provider == "" {
 		if c.ForgetChoice {
@@ -54,11 +54,11 @@ func (t *Tx) liveSlot(text string) (FoundSlot, error) {
 	}
 	a := t.Assignment(f.Assignment)
 	if a.Ended {
-		return f, refuse(AssignmentNotFound, "assignment "+a.Name+" has ended", fmt.Sprintf("at sequence %d", a.Seq), "bindery assignment list")
+		return f, refuse(AssignmentNotFound, "assignment "+a.Name+" has ended", fmt.Sprintf("at sequence %d", a.Seq), do("assignment list"))
 	}
 	if f.Decl == nil {
 		return f, refuse(SlotNotDeclared, fmt.Sprintf("module %s declares slot %s no longer", t.Module(a.Module).Name, f.Name),
-			"its binding stays until it is pruned", "bindery assignment resolve "+a.Name+" --prune")
+			"its binding stays until it is pruned", do("assignment resolve", a.Name).With("--prune"))
 	}
 	return f, nil
 }
@@ -99,7 +99,7 @@ func (t *Tx) eligibleFor(f FoundSlot, provider, path string) (projections.Provid
 	}
 	n := needOf(t.State, f)
 	l := ladder{s: t.State, n: n, provision: t.Provision(f.Decl.Provision)}
-	return 0, l.choose(refuse(code, fmt.Sprintf("%s cannot be bound to %s", path, t.Provider(r).Name), fault, ""))
+	return 0, l.choose(refuse(code, fmt.Sprintf("%s cannot be bound to %s", path, t.Provider(r).Name), fault, Fix{}))
 }
 
 // choose records the intent, where it is a new one.

@@ -94,13 +94,13 @@ func (c AcknowledgeBinding) Decide(t *Tx) error {
 	switch {
 	case c.At == 0:
 		return refuse(Usage, "the sequence that "+path+" runs with is not said", "it must be read, not assumed",
-			"bindery binding show "+path)
+			do("binding show", path))
 	case c.At > t.Seq:
 		return refuse(AtBeyondHead, fmt.Sprintf("%s cannot run with sequence %d", path, c.At),
-			fmt.Sprintf("the ledger is at %d", t.Seq), "bindery binding show "+path)
+			fmt.Sprintf("the ledger is at %d", t.Seq), do("binding show", path))
 	case c.At < b.Applied:
 		return refuse(AtRegressed, fmt.Sprintf("%s cannot go back to sequence %d", path, c.At),
-			fmt.Sprintf("it was acknowledged at %d already", b.Applied), "bindery binding show "+path)
+			fmt.Sprintf("it was acknowledged at %d already", b.Applied), do("binding show", path))
 	}
 	for _, r := range all {
 		b := t.Binding(r)
@@ -143,7 +143,7 @@ func (c FailBinding) Decide(t *Tx) error {
 func (t *Tx) failed(before projections.Failure, attempts uint64) (n uint64, news bool, err error) {
 	if attempts > maxAttempts {
 		return 0, false, refuse(Usage, fmt.Sprintf("%d attempts are too many to be true", attempts),
-			fmt.Sprintf("at most %d are counted", maxAttempts), "")
+			fmt.Sprintf("at most %d are counted", maxAttempts), Fix{})
 	}
 	if n = attempts; n == 0 {
 		n = min(before.Attempts+1, maxAttempts)
@@ -163,7 +163,7 @@ func (c RequestCredential) Decide(t *Tx) error {
 	path := t.Assignment(f.Assignment).Name + "/" + f.Name
 	if f.Binding == 0 || t.Binding(f.Binding).Pending() {
 		return refuse(BindingNotFound, "nothing serves "+path+" yet", "a credential is for what a slot is bound to",
-			"bindery assignment resolve "+t.Assignment(f.Assignment).Name)
+			do("assignment resolve", t.Assignment(f.Assignment).Name))
 	}
 	b := t.Binding(f.Binding)
 	if err := t.needManaged(b, path); err != nil {
@@ -171,7 +171,7 @@ func (c RequestCredential) Decide(t *Tx) error {
 	}
 	if b.Provider != 0 && t.Provider(b.Provider).State == projections.Retired {
 		return refuse(ProviderRetired, "no credential can be asked for "+path, "it is bound to "+t.Provider(b.Provider).Name+", which is retired",
-			"bindery binding rebind "+path+" --provider OTHER")
+			do("binding rebind", path).With("--provider", "OTHER"))
 	}
 	if err := t.needReason("asking for another credential"); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (t *Tx) needManaged(b *projections.Binding, path string) error {
 		return nil
 	}
 	v := t.Provision(b.Provision).Name
-	return refuse(NoCredentials, path+" has no credentials", "those of "+v+" are not managed: its consumers need none", "bindery provision show "+v)
+	return refuse(NoCredentials, path+" has no credentials", "those of "+v+" are not managed: its consumers need none", do("provision show", v))
 }
 
 // held finds the credential that a command is about, with its binding's asks on
@@ -219,14 +219,14 @@ func (t *Tx) doneAt(node string, c *projections.Credential, what string) error {
 		return err
 	}
 	return refuse(ProviderMoved, what+" is not issued and revoked on "+t.Node(at).Name, "its provider is on "+t.Node(now).Name+" now",
-		"bindery binding show "+t.SlotPath(t.Binding(c.Binding)))
+		do("binding show", t.SlotPath(t.Binding(c.Binding))))
 }
 
 // Restored refuses what was read of a ledger that has lost its tail since, and has
 // gone on otherwise.
 func Restored(message, why string) *Refusal {
 	return refuse(LedgerRestored, message, why+": the ledger was restored to an earlier state, or is another one",
-		"bindery status")
+		do("status"))
 }
 
 // idOf is the id that the events of a credential stand under.
@@ -236,7 +236,7 @@ func (t *Tx) idOf(c *projections.Credential) events.ID { return t.Binding(c.Bind
 func (c IssueCredential) Decide(t *Tx) error {
 	if err := events.CheckSecretRef(c.SecretRef); err != nil {
 		return refuse(SecretInLedger, "the reference to the secret is not one", err.Error(),
-			"the same command with --secret-ref SCHEME:PATH")
+			again().With("--secret-ref", "SCHEME:PATH"))
 	}
 	held, what, err := t.held(c.Slot, c.Generation, c.Tag)
 	if err != nil {
@@ -254,7 +254,7 @@ func (c IssueCredential) Decide(t *Tx) error {
 			return err
 		}
 		return refuse(AlreadyIssued, what+" is issued already", fmt.Sprintf("at sequence %d, its secret at %s", held.Issued, t.SecretRef(held)),
-			"bindery credential request "+t.SlotPath(t.Binding(held.Binding))+" --reason TEXT")
+			do("credential request", t.SlotPath(t.Binding(held.Binding))).With("--reason", "TEXT"))
 	}
 	if err := t.doneAt(c.Node, held, what); err != nil {
 		return err
@@ -327,18 +327,18 @@ func (t *Tx) notAdopted(c *projections.Credential, what string) error {
 	b := t.Binding(c.Binding)
 	path := t.SlotPath(b)
 	r := refuse(NotAdopted, what+" cannot be revoked", "its consumer has not said that it runs with a later one",
-		"bindery binding show "+path)
+		do("binding show", path))
 	retired := c.Provider != 0 && t.Provider(c.Provider).State == projections.Retired
 	if use := t.InUse(b); t.Credential(use) == c && !b.Released {
 		r.Why = "it is what the consumer runs with"
 		if ask, ok := t.Ask(c.Binding); ok {
 			r.Why += fmt.Sprintf("; generation %d is asked for and not issued yet", ask.Generation)
-			r.Fix = "bindery credential list --assignment " + t.Assignment(b.Assignment).Name
+			r.Fix = do("credential list").With("--assignment", t.Assignment(b.Assignment).Name)
 		} else if retired {
 			r.Why += ", at a provider that is retired"
-			r.Fix = "bindery binding rebind " + path + " --provider OTHER"
+			r.Fix = do("binding rebind", path).With("--provider", "OTHER")
 		} else {
-			r.Fix = "bindery rotation start --binding " + path
+			r.Fix = do("rotation start").With("--binding", path)
 		}
 	}
 	r.Candidates = append(r.Candidates, Candidate{Name: strconv.FormatUint(c.Generation, 10), Why: "cuts the consumer off where it runs with it", Flag: "--force --reason TEXT"})
@@ -352,7 +352,7 @@ func (t *Tx) warnCutOff(c *projections.Credential) {
 		t.warn("%s is cut off until another credential is issued", path)
 		return
 	}
-	t.warn("%s is cut off, and no other credential is asked for: bindery explain %s", path, path)
+	t.warn("%s is cut off, and no other credential is asked for", path)
 }
 
 // cutOff asks for a credential in place of one that is gone, where the consumer

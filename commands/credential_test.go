@@ -140,7 +140,7 @@ func TestLifeOfACredential(t *testing.T) {
 	w.flags("wiki/db")
 
 	r := w.refused(NotAdopted, RevokeCredential{Slot: "wiki/db", Generation: g1})
-	if !strings.Contains(r.Fix, "rotation start --binding wiki/db") {
+	if !strings.Contains(r.Fix.String(), "rotation start --binding wiki/db") {
 		t.Error(r.Fix)
 	}
 	w.refused(ReasonRequired, RevokeCredential{Slot: "wiki/db", Generation: g1, Force: true})
@@ -322,7 +322,7 @@ func TestCredentialsCarryNoSecret(t *testing.T) {
 		}
 		w.reason = "it is password=hunter22"
 		for _, c := range []Command{FailCredential{Slot: "wiki/db", Generation: g}, RequestCredential{"wiki/db"}, FailBinding{Slot: "wiki/db"}} {
-			if r := w.refused(SecretInLedger, c); strings.Contains(r.Error()+r.Fix, "hunter2") {
+			if r := w.refused(SecretInLedger, c); strings.Contains(r.Error()+r.Fix.String(), "hunter2") {
 				t.Errorf("the refusal repeats it: %+v", r)
 			}
 		}

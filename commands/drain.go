@@ -34,12 +34,12 @@ func (c DrainProvider) Decide(t *Tx) error {
 	}
 	d := drain{t, from, to}
 	if from == to {
-		return refuse(Usage, "provider "+p.Name+" cannot be drained to itself", "", "bindery provider list")
+		return refuse(Usage, "provider "+p.Name+" cannot be drained to itself", "", do("provider list"))
 	}
 	if t.Provider(from).Provision != p.Provision {
 		return refuse(WrongProvision, fmt.Sprintf("%s cannot take over from %s", p.Name, t.Provider(from).Name),
 			fmt.Sprintf("it provides %s, not %s", t.Provision(p.Provision).Name, t.Provision(t.Provider(from).Provision).Name),
-			"bindery provider list")
+			do("provider list"))
 	}
 	if c.Step == 0 {
 		return d.begin()
@@ -64,7 +64,7 @@ func (d drain) begin() error {
 		}
 	}
 	if to.State == projections.Cordoned {
-		if err := d.roomFor(to.Provision, d.to, to.Name, "bindery provider drain THE-ACTIVE-ONE --to "+to.Name); err != nil {
+		if err := d.roomFor(to.Provision, d.to, to.Name, do("provider drain", "THE-ACTIVE-ONE").With("--to", to.Name)); err != nil {
 			return err
 		}
 		if err := d.emit(to.ID, &events.ProviderUncordoned{}); err != nil {
@@ -92,7 +92,7 @@ func (d drain) begin() error {
 func (d drain) check() error {
 	from, to := d.Provider(d.from), d.Provider(d.to)
 	r := refuse(VersionUnsatisfied, fmt.Sprintf("%s cannot take over from %s", to.Name, from.Name), "",
-		"bindery provider show "+to.Name)
+		do("provider show", to.Name))
 	seen := map[projections.BindingRef]bool{}
 	for _, refs := range [][]projections.BindingRef{from.Bindings, from.Choices, from.Overrides, from.Memories} {
 		for _, b := range refs {
@@ -113,7 +113,7 @@ func (d drain) check() error {
 	if n := len(from.Overrides); n > 0 && d.Reason == "" {
 		return refuse(ReasonRequired, "draining "+from.Name+" needs a reason",
 			"it is named by "+count(n, "override")+", which would be changed",
-			fmt.Sprintf("bindery provider drain %s --to %s --reason TEXT", from.Name, to.Name)).
+			do("provider drain", from.Name).With("--to", to.Name).With("--reason", "TEXT")).
 			of("an override names it", d.SlotNames(from.Overrides))
 	}
 	return nil
@@ -155,7 +155,7 @@ func (d drain) step() error {
 		return refuse(LedgerMoved, fmt.Sprintf("draining %s to %s has stopped", from.Name, to.Name),
 			fmt.Sprintf("%s is %s and %s is %s; it takes a cordoned or retired one and an active one",
 				from.Name, from.State, to.Name, to.State),
-			fmt.Sprintf("bindery provider drain %s --to %s", from.Name, to.Name))
+			do("provider drain", from.Name).With("--to", to.Name))
 	}
 	for d.left() > 0 && len(d.events)+perSlot <= d.limit {
 		if err := d.meets(d.next()); err != nil {
@@ -174,8 +174,8 @@ func (d drain) step() error {
 func (d drain) remain() {
 	from := d.Provider(d.from)
 	if n := len(from.Holders.Live); n > 0 && !d.more {
-		d.warn("%s live at %s until the consumers run with the new ones and the old ones are revoked: bindery provider holders %s",
-			stays(n, "credential"), from.Name, from.Name)
+		d.warn("%s live at %s until the consumers run with the new ones and the old ones are revoked",
+			stays(n, "credential"), from.Name)
 	}
 }
 
@@ -186,7 +186,7 @@ func (d drain) meets(r projections.BindingRef) error {
 	if slot := d.Declared(b); slot != nil {
 		if code, fault := unmet(slot, d.Provider(d.to)); fault != "" {
 			return refuse(code, fmt.Sprintf("%s cannot move to %s", d.SlotPath(b), d.Provider(d.to).Name), fault,
-				"bindery explain "+d.SlotPath(b))
+				do("explain", d.SlotPath(b)))
 		}
 	}
 	if b.Override != 0 && d.Override(b.Override).Provider == d.from {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"time"
 
 	"bindery/events"
@@ -63,7 +62,10 @@ func (q Explain) Answer(s *projections.State, _ time.Time) (any, error) {
 	out := make([]Explanation, 0, len(m.Slots))
 	for i := range m.Slots {
 		n := need{node: node, slot: &m.Slots[i], declSeq: m.Seq, path: m.Name + "/" + m.Slots[i].Name,
-			flag: "--bind " + m.Slots[i].Name + "=", fix: fmt.Sprintf("bindery assignment create %s --node %s", m.Name, s.Node(node).Name)}
+			flag: "--bind " + m.Slots[i].Name + "="}
+		n.choosing = func(provider string) Fix {
+			return do("assignment create", m.Name).With("--node", s.Node(node).Name).With("--bind", m.Slots[i].Name+"="+provider)
+		}
 		out = append(out, explain(s, n))
 	}
 	return projections.List[Explanation]{Mesh: s.Mesh.Name, Seq: s.Seq, Time: s.Time, Items: out}, nil

@@ -14,7 +14,7 @@ import (
 // is over has holders still, and they are acknowledged by its name.
 func (f Finder) HeldBinding(text string, generation uint64) (projections.BindingRef, error) {
 	if generation == 0 {
-		return 0, refuse(Usage, "the generation is not said", "a slot may have several credentials", "bindery credential list")
+		return 0, refuse(Usage, "the generation is not said", "a slot may have several credentials", do("credential list"))
 	}
 	all, err := f.everyBinding(text)
 	if err != nil {
@@ -34,9 +34,9 @@ func (f Finder) HeldBinding(text string, generation uint64) (projections.Binding
 		return 0, f.ambiguous(text, generation, asked)
 	}
 	refusal := refuse(GenerationUnknown, fmt.Sprintf("generation %d was never asked of %s", generation, clip(text)),
-		"a generation is the sequence of the event that asked for it", "bindery credential list")
+		"a generation is the sequence of the event that asked for it", do("credential list"))
 	if a := f.State.Assignment(f.Binding(all[0]).Assignment); !a.Ended {
-		refusal.Fix += " --assignment " + a.Name
+		refusal.Fix = refusal.Fix.With("--assignment", a.Name)
 	}
 	for _, r := range all {
 		for c := range f.Credentials(r) {
@@ -54,7 +54,7 @@ func (f Finder) HeldBinding(text string, generation uint64) (projections.Binding
 // asked for a credential each.
 func (f Finder) ambiguous(text string, generation uint64, asked []projections.BindingRef) error {
 	r := refuse(AmbiguousSlot, fmt.Sprintf("generation %d of %s is of %d bindings", generation, clip(text), len(asked)),
-		"assignments bore the name one after the other; each binding has an id", "")
+		"assignments bore the name one after the other; each binding has an id", Fix{})
 	for _, b := range asked {
 		id, what := f.Binding(b).ID, "the present one"
 		if f.Binding(b).Released {
@@ -67,7 +67,7 @@ func (f Finder) ambiguous(text string, generation uint64, asked []projections.Bi
 		}
 		r.Candidates = append(r.Candidates, Candidate{Name: id.String(), ID: &id, Why: what})
 	}
-	r.Fix = "the same command with the id of one of them in place of " + text
+	r.Fix = advise("the same command with the id of one of them in place of " + text)
 	return r
 }
 
@@ -102,7 +102,7 @@ func (f Finder) everyBinding(text string) ([]projections.BindingRef, error) {
 	if _, err := f.Slot(text); err != nil {
 		return nil, err
 	}
-	return nil, refuse(BindingNotFound, "nothing was ever bound to "+clip(text), "", "bindery assignment resolve "+name)
+	return nil, refuse(BindingNotFound, "nothing was ever bound to "+clip(text), "", do("assignment resolve", name))
 }
 
 // lingering is the binding of a pruned slot that still has a document, or 0.
@@ -150,9 +150,9 @@ func (t *Tx) nothingToApply(text string, b *projections.Binding) error {
 	a := t.Assignment(b.Assignment)
 	switch {
 	case a.Ended:
-		return refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("assignment %s ended at sequence %d", a.Name, a.Seq), "bindery assignment list")
+		return refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("assignment %s ended at sequence %d", a.Name, a.Seq), do("assignment list"))
 	case b.Released:
-		return refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("its slot was pruned at sequence %d", b.Seq), "bindery assignment show "+a.Name)
+		return refuse(BindingNotFound, clip(text)+" is no longer bound", fmt.Sprintf("its slot was pruned at sequence %d", b.Seq), do("assignment show", a.Name))
 	}
-	return refuse(BindingNotFound, "nothing serves "+clip(text)+" yet", "there is nothing to run with", "bindery assignment resolve "+a.Name)
+	return refuse(BindingNotFound, "nothing serves "+clip(text)+" yet", "there is nothing to run with", do("assignment resolve", a.Name))
 }

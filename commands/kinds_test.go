@@ -233,7 +233,7 @@ func TestMeshScope(t *testing.T) {
 	w.must(DefineProvision{Name: "mesh-ca", Scope: events.ScopeMesh},
 		RegisterProvider{Name: "ca-1", Provision: "mesh-ca", Node: "alpha", Endpoint: "ca1.mesh:9000"})
 	r := w.refused(MeshScopeTaken, RegisterProvider{Name: "ca-2", Provision: "mesh-ca", Node: "beta", Endpoint: "ca2.mesh:9000"})
-	if r.Candidates[0].Name != "ca-1" || !strings.HasSuffix(r.Fix, "--cordoned") {
+	if r.Candidates[0].Name != "ca-1" || !strings.HasSuffix(r.Fix.String(), "--cordoned") {
 		t.Fatalf("refusal: %+v", r)
 	}
 	w.must(RegisterProvider{Name: "ca-2", Provision: "mesh-ca", Node: "beta", Endpoint: "ca2.mesh:9000", Cordoned: true})
@@ -344,9 +344,9 @@ func TestRetireNode(t *testing.T) {
 	r := w.refused(NodeInUse, RetireNode{Node: "alpha"})
 	var order []string
 	for _, c := range r.Candidates {
-		order = append(order, c.Flag)
+		order = append(order, c.Fix.String())
 	}
-	want := "bindery assignment end wiki,bindery provision default postgres-database --clear --node alpha,bindery provider retire pg-alpha"
+	want := "assignment end wiki,provision default postgres-database --clear --node alpha,provider retire pg-alpha"
 	if got := strings.Join(order, ","); got != want {
 		t.Fatalf("order: %s", got)
 	}
@@ -360,7 +360,7 @@ func TestRetireNodeServingOthers(t *testing.T) {
 	order := func(w *world) string {
 		var out []string
 		for _, c := range w.refused(NodeInUse, RetireNode{Node: "alpha"}).Candidates {
-			out = append(out, strings.TrimPrefix(c.Flag, "bindery "))
+			out = append(out, c.Fix.String())
 		}
 		return strings.Join(out, ",")
 	}
@@ -407,7 +407,7 @@ func TestNames(t *testing.T) {
 	w.refused(NameReserved, RegisterNode{"all"})
 	w.refused(EndpointTaken, RegisterProvider{Name: "twin", Provision: "postgres-database", Node: "beta", Endpoint: "alpha.mesh:5432"})
 	r = w.refused(SecretInLedger, RegisterProvider{Name: "p", Provision: "postgres-database", Node: "beta", Endpoint: "postgres://u:hunter22@x:1/db"})
-	if strings.Contains(r.Error()+r.Fix, "hunter22") {
+	if strings.Contains(r.Error()+r.Fix.String(), "hunter22") {
 		t.Fatalf("the secret is repeated: %v", r)
 	}
 	w.must(RenameProvider{"pg-alpha", "pg-one"})

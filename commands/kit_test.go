@@ -102,7 +102,7 @@ func (w *world) refused(code Code, c Command) *Refusal {
 	if diff := cmp.Diff(before, w.dump()); diff != "" {
 		w.t.Fatalf("%s was refused and changed the state:\n%s", c.Verb(), diff)
 	}
-	if r.Message == "" || strings.Contains(r.Fix, "%!") || r.Candidates == nil {
+	if r.Message == "" || strings.Contains(r.Fix.String(), "%!") || r.Candidates == nil {
 		w.t.Fatalf("%s: incomplete refusal %+v", c.Verb(), r)
 	}
 	return r

@@ -58,7 +58,7 @@ func (f Finder) Provider(text string) (projections.ProviderRef, error) {
 		if sl, err := f.Slot(text); err == nil && sl.Decl != nil && sl.Decl.Kind == projections.Embeds {
 			return 0, refuse(EmbeddedPrivate, text+" is no provider",
 				"it is the instance that "+text+" ships itself: private, never bound by anything else",
-				"bindery provider list")
+				do("provider list"))
 		}
 	}
 	i, err := f.byID(refProvider, text)
@@ -89,9 +89,9 @@ type FoundSlot struct {
 	Name       string
 	Binding    projections.BindingRef // 0 where no event has spoken of the slot
 	Decl       *projections.Slot      // nil where it is no longer declared
-	// Fix is the command a refusal about the slot offers with --provider; empty:
+	// Fix is the command a refusal about the slot offers with --provider; none:
 	// binding rebind.
-	Fix string
+	Fix Fix
 }
 
 // Slot finds assignment/slot, or a binding by id.
@@ -119,19 +119,19 @@ func (f Finder) Slot(text string) (FoundSlot, error) {
 			names[i] = m.Slots[i].Name
 		}
 		return out, refuse(SlotNotDeclared, fmt.Sprintf("assignment %s has no slot %q", a.Name, clip(slot)),
-			"module "+m.Name+" declares "+orNone(names), "bindery module show "+m.Name).of("a slot of "+m.Name, names)
+			"module "+m.Name+" declares "+orNone(names), do("module show", m.Name)).of("a slot of "+m.Name, names)
 	}
 	return out, nil
 }
 
 // noSlot says that a slot is written assignment/slot.
 func (f Finder) noSlot(text string) error {
-	r := refuse(BindingNotFound, fmt.Sprintf("%q is no slot", clip(text)), "a slot is written ASSIGNMENT/SLOT", "bindery binding list")
+	r := refuse(BindingNotFound, fmt.Sprintf("%q is no slot", clip(text)), "a slot is written ASSIGNMENT/SLOT", do("binding list"))
 	if a := f.AssignmentNamed(text); a != 0 {
 		for _, v := range f.BindingViews(f.State.Assignment(a)) {
 			r.Candidates = append(r.Candidates, Candidate{Name: text + "/" + v.Slot, Why: "a slot of it"})
 		}
-		r.Fix = "bindery assignment show " + text
+		r.Fix = do("assignment show", text)
 	}
 	return r
 }
@@ -144,7 +144,7 @@ func (f Finder) slotByID(text string) (FoundSlot, error) {
 	b := f.State.Binding(projections.BindingRef(i))
 	if b.Released {
 		return FoundSlot{}, refuse(BindingNotFound, "the binding of "+f.SlotPath(b)+" is released",
-			fmt.Sprintf("at sequence %d", b.Seq), "bindery assignment show "+f.State.Assignment(b.Assignment).Name)
+			fmt.Sprintf("at sequence %d", b.Seq), do("assignment show", f.State.Assignment(b.Assignment).Name))
 	}
 	return FoundSlot{Assignment: b.Assignment, Name: f.SlotName(b), Binding: projections.BindingRef(i), Decl: f.Declared(b)}, nil
 }
@@ -167,7 +167,7 @@ func (f Finder) byID(k refKind, text string) (uint32, error) {
 	if len(ids) == 0 {
 		return 0, f.notFound(k, text, f.names(k))
 	}
-	r := refuse(k.code, fmt.Sprintf("%q is part of %d %s ids", text, len(ids), k.entity), "it must fit one alone", "")
+	r := refuse(k.code, fmt.Sprintf("%q is part of %d %s ids", text, len(ids), k.entity), "it must fit one alone", Fix{})
 	for _, id := range ids[:min(len(ids), MaxCandidates)] {
 		r.Candidates = append(r.Candidates, Candidate{Name: id.String(), Why: "fits"})
 	}
@@ -197,8 +197,7 @@ func looksLikeID(s string) bool {
 
 // notFound says that nothing is called text, with the nearest names.
 func (f Finder) notFound(k refKind, text string, names []string) error {
-	fix := "bindery " + string(k.entity) + " list"
-	r := refuse(k.code, fmt.Sprintf("no %s is called %q", k.entity, clip(text)), "", fix)
+	r := refuse(k.code, fmt.Sprintf("no %s is called %q", k.entity, clip(text)), "", do(string(k.entity)+" list"))
 	if k.entity != events.EntityBinding {
 		if b := f.FormerBearer(k.entity, text); b.Name != "" {
 			r.Why = fmt.Sprintf("the %s that bore this name is called %s now", k.entity, b.Name)
@@ -210,11 +209,9 @@ func (f Finder) notFound(k refKind, text string, names []string) error {
 	if k.entity == events.EntityProvider {
 		if gone := f.RetiredProviders(text); len(gone) > 0 {
 			r.Why = "the provider of that name is retired; its id still finds it"
+			r.Fix = do("provider show", f.State.Provider(gone[0]).ID.String())
 			for _, p := range gone {
 				id := f.State.Provider(p).ID
-				if r.Fix == fix {
-					r.Fix = "bindery provider show " + id.String()
-				}
 				r.Candidates = append(r.Candidates, Candidate{Name: text, ID: &id, Why: fmt.Sprintf("retired at sequence %d", f.State.Provider(p).StateSeq), Flag: id.String()})
 			}
 			return r

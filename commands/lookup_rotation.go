@@ -29,14 +29,14 @@ func (f Finder) Rotation(text string) (projections.RotationRef, error) {
 		if all := f.Rotations(p); len(all) > 0 {
 			return all[len(all)-1], nil
 		}
-		return 0, refuse(RotationNotFound, "the holders of "+f.State.Provider(p).Name+" were never rotated", "", "bindery rotation list")
+		return 0, refuse(RotationNotFound, "the holders of "+f.State.Provider(p).Name+" were never rotated", "", do("rotation list"))
 	}
 	if looksLikeID(text) {
 		i, err := f.byID(refKind{events.EntityRotation, RotationNotFound}, text)
 		return projections.RotationRef(i), err
 	}
 	r := refuse(RotationNotFound, fmt.Sprintf("no rotation is called %q", clip(text)),
-		"a rotation is named by its id, by the provider whose holders it is about, or by a slot", "bindery rotation list")
+		"a rotation is named by its id, by the provider whose holders it is about, or by a slot", do("rotation list"))
 	if b := f.FormerBearer(events.EntityProvider, text); b.Name != "" {
 		r.Why = "the provider that bore this name is called " + b.Name + " now"
 		id := b.ID
@@ -55,5 +55,5 @@ func (f Finder) rotationOfSlot(text string) (projections.RotationRef, error) {
 			return o, nil
 		}
 	}
-	return 0, refuse(RotationNotFound, "no rotation was about "+clip(text)+" alone", "one of all holders is named by its provider", "bindery rotation list")
+	return 0, refuse(RotationNotFound, "no rotation was about "+clip(text)+" alone", "one of all holders is named by its provider", do("rotation list"))
 }

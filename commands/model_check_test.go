@@ -291,7 +291,7 @@ func (m *model) memberAgrees(r *mRotation, c *mCred, v projections.Member, overd
 	if want.to != 0 {
 		m.same(what+"to", v.To, want.to)
 	}
-	if (v.Fix != "") != (want.turn == "operator") {
+	if v.Fix.IsZero() == (want.turn == "operator") {
 		m.fail("%sfix %q at step %s", what, v.Fix, v.Step)
 	}
 	m.reached("step " + want.step + where(c.target))
@@ -423,39 +423,41 @@ func (m *model) waysOn(v projections.Member, c *mCred) []Command {
 }
 
 // typed is the command a fix tells the operator to type.
-func (m *model) typed(fix string) Command {
-	words := strings.Fields(strings.TrimPrefix(fix, "bindery "))
-	if len(words) < 3 {
-		return nil
-	}
+func (m *model) typed(fix Fix) Command {
 	flag := func(name string) string {
-		if i := slices.Index(words, name); i >= 0 && i+1 < len(words) {
-			return words[i+1]
+		for _, f := range fix.Flags {
+			if f.Name == name && f.Value != nil {
+				return *f.Value
+			}
 		}
 		return ""
 	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(fix.Flags, func(f projections.FixFlag) bool { return f.Name == name })
+	}
+	arg := strings.Join(fix.Args, " ")
 	var gen uint64
 	_, _ = fmt.Sscan(flag("--generation"), &gen)
-	force := slices.Contains(words, "--force")
-	switch words[0] + " " + words[1] {
+	force := has("--force")
+	switch fix.Verb {
 	case "credential request":
-		return RequestCredential{Slot: words[2]}
+		return RequestCredential{Slot: arg}
 	case "credential write-off":
 		if p := flag("--provider"); p != "" {
 			return WriteOffCredentials{Provider: p, Force: force}
 		}
-		return WriteOffCredentials{Slot: words[2], Generation: gen, Force: force}
+		return WriteOffCredentials{Slot: arg, Generation: gen, Force: force}
 	case "credential revoked":
-		return RevokeCredential{Slot: words[2], Generation: gen, Force: force}
+		return RevokeCredential{Slot: arg, Generation: gen, Force: force}
 	case "binding rebind":
-		if slices.Contains(words, "--re-resolve") {
-			return RebindSlot{Slot: words[2], ReResolve: true}
+		if has("--re-resolve") {
+			return RebindSlot{Slot: arg, ReResolve: true}
 		}
-		return RebindSlot{Slot: words[2], Provider: m.somewhere(words[2], flag("--provider"))}
+		return RebindSlot{Slot: arg, Provider: m.somewhere(arg, flag("--provider"))}
 	case "override set":
-		return SetOverride{words[2], m.somewhere(words[2], flag("--provider"))}
+		return SetOverride{arg, m.somewhere(arg, flag("--provider"))}
 	case "assignment resolve":
-		return ResolveAssignment{Assignment: words[2], Prune: slices.Contains(words, "--prune"), Rebind: slices.Contains(words, "--rebind")}
+		return ResolveAssignment{Assignment: arg, Prune: has("--prune"), Rebind: has("--rebind")}
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (c DeclareModule) Decide(t *Tx) error {
 		return err
 	}
 	if n := len(m.Assignments); n > 0 {
-		t.warn("what %s of %s is bound to does not change; see bindery status", count(n, "assignment"), m.Name)
+		t.warn("what %s of %s is bound to does not change; status shows what now differs", count(n, "assignment"), m.Name)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (c DeclareModule) payload(t *Tx) (*events.ModuleDeclared, error) {
 			if t.Provider(r).Provision != provision {
 				return nil, refuse(WrongProvision, fmt.Sprintf("slot %s of %s cannot name %s", slot, c.Name, in.Provider),
 					fmt.Sprintf("it provides %s, the slot needs %s", t.Provision(t.Provider(r).Provision).Name, in.Provision),
-					"bindery provider list")
+					do("provider list"))
 			}
 			out.Provider = t.Provider(r).ID
 		}
@@ -136,7 +136,7 @@ func (t *Tx) slotsFree(m *projections.Module, p *events.ModuleDeclared) error {
 		if len(bound) > 0 {
 			return refuse(SlotInUse, fmt.Sprintf("slot %s of %s cannot change its provision", slot, m.Name),
 				fmt.Sprintf("it is bound as %s for %s; declare a slot of another name", as, count(len(bound), "assignment")),
-				"bindery module show "+m.Name).of("bound", bound)
+				do("module show", m.Name)).of("bound", bound)
 		}
 	}
 	return nil
@@ -155,7 +155,7 @@ func (c RemoveModule) Decide(t *Tx) error {
 	if n := len(m.Assignments); n > 0 {
 		names := t.AssignmentNames(m.Assignments)
 		return refuse(ModuleInUse, "module "+m.Name+" is in use", count(n, "assignment")+" of it live",
-			"bindery assignment end "+names[0]).of("an assignment of it", names)
+			do("assignment end", names[0])).of("an assignment of it", names)
 	}
 	return t.emit(m.ID, &events.ModuleRemoved{})
 }

@@ -125,7 +125,7 @@ func TestFixKeepsWhatWasAsked(t *testing.T) {
 	w.must(DeclareModule{"two", manifest.Module{Requires: map[string]manifest.Requirement{
 		"db": {Provision: "postgres-database"}, "files": {Provision: "s3"}}}})
 	r := w.refused(AmbiguousProvider, CreateAssignment{Module: "two", Node: "alpha", Bind: map[string]string{"db": "pg-beta"}})
-	if want := "bindery assignment create two --node alpha --name two --bind db=pg-beta --bind files=s3-a"; r.Fix != want {
+	if want := "assignment create two --node alpha --name two --bind db=pg-beta --bind files=s3-a"; r.Fix.String() != want {
 		t.Errorf("fix: %s, want %s", r.Fix, want)
 	}
 	w.must(DeclareModule{"pad", manifest.Module{Embeds: map[string]manifest.Embed{"db": {Provision: "postgres-database",
@@ -133,7 +133,7 @@ func TestFixKeepsWhatWasAsked(t *testing.T) {
 		RegisterProvider{Name: "pg-17", Provision: "postgres-database", Node: "gamma", Endpoint: "g:1", Version: "17.0"})
 	w.reason = "why"
 	r = w.refused(VersionUnsatisfied, SetOverride{Slot: "pad/db", Provider: "pg-alpha"})
-	if !strings.HasPrefix(r.Fix, "bindery override set pad/db") || !strings.HasSuffix(r.Fix, "--provider pg-17") {
+	if !strings.HasPrefix(r.Fix.String(), "override set pad/db") || !strings.HasSuffix(r.Fix.String(), "--provider pg-17") {
 		t.Errorf("fix: %s", r.Fix)
 	}
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,7 +61,7 @@ func (c CreateMesh) Decide(t *Tx) error {
 		return invalid(err)
 	}
 	if !t.Mesh.ID.IsZero() {
-		return refuse(NameTaken, "the ledger of mesh "+t.Mesh.Name+" exists already", "its id is "+t.Mesh.ID.String(), "bindery status")
+		return refuse(NameTaken, "the ledger of mesh "+t.Mesh.Name+" exists already", "its id is "+t.Mesh.ID.String(), do("status"))
 	}
 	if err := t.emit(t.NewID(), &events.MeshCreated{Name: c.Name}); err != nil {
 		return err
@@ -127,20 +128,20 @@ func (c RetireNode) Decide(t *Tx) error {
 	} else if inUse {
 		refusal := refuse(NodeInUse, "node "+n.Name+" is in use",
 			count(len(n.Assignments), "assignment")+", "+count(len(n.Providers), "provider")+" and "+
-				count(n.Defaults, "default")+" live there; end, retire and clear them in this order", "")
+				count(n.Defaults, "default")+" live there; end, retire and clear them in this order", Fix{})
 		for _, a := range t.AssignmentNames(n.Assignments) {
-			refusal.Candidates = append(refusal.Candidates, Candidate{Name: a, Why: "an assignment there", Flag: "bindery assignment end " + a})
+			refusal.Candidates = append(refusal.Candidates, Candidate{Name: a, Why: "an assignment there", Fix: do("assignment end", a)})
 		}
 		for _, d := range t.defaultsOn(r) {
 			refusal.Candidates = append(refusal.Candidates, Candidate{Name: d, Why: "a default there",
-				Flag: "bindery provision default " + d + " --clear --node " + n.Name})
+				Fix: do("provision default", d).With("--clear").With("--node", n.Name)})
 		}
 		for _, p := range t.ProviderNames(n.Providers) {
 			refusal.Candidates = append(refusal.Candidates, t.fromElsewhere(r, p)...)
 			refusal.Candidates = append(refusal.Candidates, t.holdersFirst(r, p)...)
-			refusal.Candidates = append(refusal.Candidates, Candidate{Name: p, Why: "a provider there", Flag: "bindery provider retire " + p})
+			refusal.Candidates = append(refusal.Candidates, Candidate{Name: p, Why: "a provider there", Fix: do("provider retire", p)})
 		}
-		refusal.Fix = refusal.Candidates[0].Flag
+		refusal.Fix = refusal.Candidates[0].Fix
 		return refusal
 	}
 	for _, d := range t.defaultsOn(r) {
@@ -160,19 +161,19 @@ func (t *Tx) fromElsewhere(node projections.NodeRef, provider string) []Candidat
 	p := t.Provider(r)
 	var out []Candidate
 	for _, m := range t.ModuleNames(p.Modules) {
-		out = append(out, Candidate{Name: m, Why: "a module that names " + provider + ": declare it without", Flag: "bindery module show " + m})
+		out = append(out, Candidate{Name: m, Why: "a module that names " + provider + ": declare it without", Fix: do("module show", m)})
 	}
 	elsewhere := func(b projections.BindingRef) bool { return t.Assignment(t.Binding(b).Assignment).Node != node }
 	for _, refs := range [][]projections.BindingRef{p.Bindings, p.Choices, p.Overrides, p.Memories} {
 		if slices.ContainsFunc(refs, elsewhere) {
 			return append(out, Candidate{Name: provider, Why: "a provider there that serves other nodes, too",
-				Flag: "bindery provider drain " + provider + " --to OTHER"}) // defaults go along
+				Fix: do("provider drain", provider).With("--to", "OTHER")}) // defaults go along
 		}
 	}
 	v := t.Provision(p.Provision)
-	clear := "bindery provision default " + v.Name + " --clear"
+	clear := do("provision default", v.Name).With("--clear")
 	if v.Default.Provider == r {
-		out = append(out, Candidate{Name: v.Name, Why: "the mesh's default is " + provider, Flag: clear})
+		out = append(out, Candidate{Name: v.Name, Why: "the mesh's default is " + provider, Fix: clear})
 	}
 	var nodes []string
 	for n, d := range v.NodeDefaults {
@@ -182,7 +183,7 @@ func (t *Tx) fromElsewhere(node projections.NodeRef, provider string) []Candidat
 	}
 	slices.Sort(nodes)
 	for _, n := range nodes {
-		out = append(out, Candidate{Name: v.Name, Why: "the default on " + n + " is " + provider, Flag: clear + " --node " + n})
+		out = append(out, Candidate{Name: v.Name, Why: "the default on " + n + " is " + provider, Fix: clear.With("--node", n)})
 	}
 	return out
 }
@@ -193,7 +194,7 @@ func (t *Tx) fromElsewhere(node projections.NodeRef, provider string) []Candidat
 func (t *Tx) holdersFirst(node projections.NodeRef, provider string) []Candidate {
 	live := t.Provider(t.ProviderNamed(provider)).Holders.Live
 	look := []Candidate{{Name: provider, Why: "credentials that log in to it: " + strconv.Itoa(len(live)) + "; revoked each before it is retired",
-		Flag: "bindery provider holders " + provider}}
+		Fix: do("provider holders", provider)}}
 	if len(live) == 0 {
 		return nil
 	}
@@ -206,21 +207,23 @@ func (t *Tx) holdersFirst(node projections.NodeRef, provider string) []Candidate
 		}
 		path := t.SlotPath(b)
 		out = append(out, Candidate{Name: path, Why: fmt.Sprintf("its generation %d logs in to %s", c.Generation, provider),
-			Flag: fmt.Sprintf("bindery credential revoked %s --generation %d", path, c.Generation)})
+			Fix: do("credential revoked", path).With("--generation", fmt.Sprint(c.Generation))})
 	}
-	slices.SortFunc(out, func(a, b Candidate) int { return strings.Compare(a.Flag, b.Flag) })
+	slices.SortFunc(out, func(a, b Candidate) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Why, b.Why))
+	})
 	return out
 }
 
 // taken is the refusal of a name that a live entity bears.
 func taken(what, name string, holder events.ID) error {
-	r := refuse(NameTaken, what+" "+name+" exists already", "its id is "+holder.String(), "bindery "+what+" show "+name)
+	r := refuse(NameTaken, what+" "+name+" exists already", "its id is "+holder.String(), do(what+" show", name))
 	r.Candidates = append(r.Candidates, Candidate{Name: name, ID: &holder, Why: "bears the name"})
 	return r
 }
 
 func retiredNode(name string) error {
-	return refuse(NodeNotFound, "node "+name+" is retired", "nothing can be put on it", "bindery node list")
+	return refuse(NodeNotFound, "node "+name+" is retired", "nothing can be put on it", do("node list"))
 }
 
 // needReason refuses a command that must say why and does not.
@@ -228,7 +231,7 @@ func (t *Tx) needReason(what string) error {
 	if t.Reason != "" {
 		return nil
 	}
-	return refuse(ReasonRequired, what+" needs a reason", "it is kept with the event, for whoever asks later", "the same command with --reason TEXT")
+	return refuse(ReasonRequired, what+" needs a reason", "it is kept with the event, for whoever asks later", again().With("--reason", "TEXT"))
 }
 
 // StepClock records that the writer's clock went back. The writer gives it to

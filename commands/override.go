@@ -36,14 +36,14 @@ func (c SetOverride) Decide(t *Tx) error {
 	}
 	a := t.Assignment(f.Assignment)
 	path := a.Name + "/" + f.Name
-	f.Fix = "bindery override set " + path + " --reason TEXT"
+	f.Fix = do("override set", path).With("--reason", "TEXT")
 	if err := t.needReason("an override"); err != nil {
 		return err
 	}
 	if f.Decl.Kind == projections.Embeds && !f.Decl.Embed.Replaceable {
 		return refuse(EmbedNotReplaceable, path+" cannot be overridden",
 			fmt.Sprintf("module %s ships its own instance because of its %s, and declares it not replaceable",
-				t.Module(a.Module).Name, f.Decl.Embed.Because), "bindery module show "+t.Module(a.Module).Name)
+				t.Module(a.Module).Name, f.Decl.Embed.Because), do("module show", t.Module(a.Module).Name))
 	}
 	r, err := t.eligibleFor(f, c.Provider, path)
 	if err != nil {
@@ -80,9 +80,9 @@ func (c ClearOverride) Decide(t *Tx) error {
 		return err
 	}
 	path := t.Assignment(f.Assignment).Name + "/" + f.Name
-	f.Fix = "bindery override clear " + path
+	f.Fix = do("override clear", path)
 	if boolCount(c.ReResolve, c.Provider != "", c.Keep) > 1 {
-		return refuse(Usage, "what "+path+" shall have is said twice", "one of --re-resolve, --provider and --keep goes", "")
+		return refuse(Usage, "what "+path+" shall have is said twice", "one of --re-resolve, --provider and --keep goes", Fix{})
 	}
 	if f.Binding == 0 || t.Binding(f.Binding).Override == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (t *Tx) keep(f FoundSlot, path string) error {
 	}
 	b := t.Binding(f.Binding)
 	if b.Provider == 0 {
-		return refuse(NoProvider, path+" cannot keep what it has", "no provider serves it", "bindery override clear "+path+" --re-resolve")
+		return refuse(NoProvider, path+" cannot keep what it has", "no provider serves it", do("override clear", path).With("--re-resolve"))
 	}
 	return t.chooseAndServe(f, t.Provider(b.Provider).ID.String(), path)
 }
@@ -121,30 +121,30 @@ func (t *Tx) restore(f FoundSlot, under events.Memory, path string) error {
 	l := ladder{s: t.State, n: needOf(t.State, f), provision: t.Provision(f.Decl.Provision)}
 	switch {
 	case under.Target.IsZero():
-		fix := f.Fix + " --keep"
+		fix := f.Fix.With("--keep")
 		if f.Decl.Kind == projections.Embeds {
-			fix = f.Fix + " --re-resolve"
+			fix = f.Fix.With("--re-resolve")
 		}
 		return l.choose(refuse(NoProvider, "there is nothing to restore for "+path,
 			"nothing served it before the override; say what shall now: --re-resolve, --keep or --provider", fix))
 	case under.Target.Embedded:
 		if f.Decl.Kind != projections.Embeds {
 			return l.choose(refuse(SlotNotDeclared, "what served "+path+" before cannot be restored",
-				"it was an instance of its own, and the module ships none any more", ""))
+				"it was an instance of its own, and the module ships none any more", Fix{}))
 		}
 		return t.serve(f, outcome{rule: under.Rule, basis: under.Basis})
 	}
 	r := projections.ProviderRef(t.ByID(events.EntityProvider, under.Target.Provider))
 	if f.Decl.Kind == projections.Embeds {
 		out := refuse(SlotInUse, "what served "+path+" before cannot be restored",
-			"it was "+t.Provider(r).Name+", and the module ships its own instance now", f.Fix+" --re-resolve")
+			"it was "+t.Provider(r).Name+", and the module ships its own instance now", f.Fix.With("--re-resolve"))
 		out.Candidates = append(out.Candidates, Candidate{Name: "embedded", Why: "the module's own instance", Flag: "--re-resolve"})
 		return out
 	}
 	if t.Binding(f.Binding).Provider != r {
 		if code, fault := ineligible(t.State, f.Decl, r); fault != "" {
 			return l.choose(refuse(code, "what served "+path+" before cannot be restored",
-				"it was "+t.Provider(r).Name+": "+fault, ""))
+				"it was "+t.Provider(r).Name+": "+fault, Fix{}))
 		}
 	}
 	return t.serve(f, outcome{r, under.Rule, under.Basis})

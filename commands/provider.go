@@ -99,7 +99,7 @@ func (c RegisterProvider) Decide(t *Tx) error {
 		return err
 	}
 	if !c.Cordoned {
-		if err := t.roomFor(provision, 0, c.Name, c.line()+" --cordoned"); err != nil {
+		if err := t.roomFor(provision, 0, c.Name, c.line().With("--cordoned")); err != nil {
 			return err
 		}
 	}
@@ -111,13 +111,13 @@ func (c RegisterProvider) Decide(t *Tx) error {
 }
 
 // line is the command line that asks for c.
-func (c RegisterProvider) line() string {
-	out := fmt.Sprintf("bindery provider register %s --provision %s --node %s --endpoint %s", c.Name, c.Provision, c.Node, c.Endpoint)
+func (c RegisterProvider) line() Fix {
+	out := do("provider register", c.Name).With("--provision", c.Provision).With("--node", c.Node).With("--endpoint", c.Endpoint)
 	if c.Version != "" {
-		out += " --version " + c.Version
+		out = out.With("--version", c.Version)
 	}
 	for _, f := range c.Features {
-		out += " --feature " + f
+		out = out.With("--feature", f)
 	}
 	return out
 }
@@ -153,7 +153,7 @@ func codedAs(code Code, err error) error {
 }
 
 // roomFor refuses a second active provider of a mesh-scoped provision.
-func (t *Tx) roomFor(provision projections.ProvisionRef, self projections.ProviderRef, name, fix string) error {
+func (t *Tx) roomFor(provision projections.ProvisionRef, self projections.ProviderRef, name string, fix Fix) error {
 	v := t.Provision(provision)
 	if v.Scope != events.ScopeMesh {
 		return nil
@@ -181,7 +181,7 @@ func (t *Tx) endpointFree(provision projections.ProvisionRef, self projections.P
 	}
 	o := t.Provider(r)
 	refusal := refuse(EndpointTaken, "endpoint "+endpoint+" is taken",
-		"provider "+o.Name+" of the same provision answers there", "bindery provider show "+o.Name)
+		"provider "+o.Name+" of the same provision answers there", do("provider show", o.Name))
 	id := o.ID
 	refusal.Candidates = append(refusal.Candidates, Candidate{Name: o.Name, ID: &id, Node: t.Node(o.Node).Name, Why: "has the endpoint"})
 	return refusal
@@ -204,7 +204,7 @@ func (t *Tx) liveProvider(text string) (projections.ProviderRef, *projections.Pr
 	p := t.Provider(r)
 	if p.State == projections.Retired {
 		return 0, nil, refuse(ProviderRetired, "provider "+p.Name+" is retired",
-			fmt.Sprintf("since sequence %d", p.StateSeq), "bindery provider list")
+			fmt.Sprintf("since sequence %d", p.StateSeq), do("provider list"))
 	}
 	return r, p, nil
 }
@@ -267,13 +267,13 @@ func (c RelocateProvider) Decide(t *Tx) error {
 	}
 	switch {
 	case c.KeepEndpoint && c.Endpoint != "":
-		return refuse(Usage, "both an endpoint and --keep-endpoint are given", "one of them says where it answers", "")
+		return refuse(Usage, "both an endpoint and --keep-endpoint are given", "one of them says where it answers", Fix{})
 	case c.KeepEndpoint:
 		c.Endpoint = p.Endpoint
 	case c.Endpoint == "":
 		return refuse(Usage, "no endpoint is given for "+p.Name+" on "+t.Node(to).Name,
 			"where it answers must be said: "+p.Endpoint+" was on "+t.Node(p.Node).Name,
-			fmt.Sprintf("bindery provider relocate %s --to %s --endpoint HOST:PORT", p.Name, t.Node(to).Name))
+			do("provider relocate", p.Name).With("--to", t.Node(to).Name).With("--endpoint", "HOST:PORT"))
 	}
 	if err := checkServer(&c.Endpoint, nil, nil); err != nil {
 		return err
@@ -309,7 +309,7 @@ func (c UncordonProvider) Decide(t *Tx) error {
 	if err != nil || p.State == projections.Active {
 		return err
 	}
-	if err := t.roomFor(p.Provision, r, p.Name, "bindery provider drain OLD --to "+p.Name); err != nil {
+	if err := t.roomFor(p.Provision, r, p.Name, do("provider drain", "OLD").With("--to", p.Name)); err != nil {
 		return err
 	}
 	return t.emit(p.ID, &events.ProviderUncordoned{})
@@ -361,7 +361,7 @@ func retireRefusal(s *projections.State, r projections.ProviderRef) *Refusal {
 	if held > 0 {
 		why += "; credentials that log in to it: " + strconv.Itoa(held)
 	}
-	out := refuse(ProviderInUse, "provider "+p.Name+" is in use", why, "bindery provider drain "+p.Name+" --to OTHER")
+	out := refuse(ProviderInUse, "provider "+p.Name+" is in use", why, do("provider drain", p.Name).With("--to", "OTHER"))
 	if o := p.Holders.Open; o != 0 {
 		id := s.Rotation(o).ID
 		out.Candidates = append(out.Candidates, Candidate{Name: id.String(), ID: &id, Why: "a rotation of its holders is open"})
@@ -390,11 +390,11 @@ func retireRefusal(s *projections.State, r projections.ProviderRef) *Refusal {
 	switch {
 	case len(p.Bindings)+len(p.Choices)+len(p.Overrides)+len(p.Memories)+p.Defaults > 0:
 	case held > 0:
-		out.Fix = "bindery provider holders " + p.Name
+		out.Fix = do("provider holders", p.Name)
 	case p.Holders.Open != 0:
-		out.Fix = "bindery rotation abort " + s.Rotation(p.Holders.Open).ID.String() + " --reason TEXT"
+		out.Fix = do("rotation abort", s.Rotation(p.Holders.Open).ID.String()).With("--reason", "TEXT")
 	default:
-		out.Fix = "bindery module show " + s.ModuleNames(p.Modules)[0]
+		out.Fix = do("module show", s.ModuleNames(p.Modules)[0])
 	}
 	return out
 }

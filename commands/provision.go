@@ -70,11 +70,11 @@ func (c DefineProvision) Decide(t *Tx) error {
 	switch v := t.Provision(r); {
 	case v.Scope != c.Scope:
 		return refuse(NameTaken, "provision "+c.Name+" is defined already", fmt.Sprintf("with scope %s, not %s", v.Scope, c.Scope),
-			fmt.Sprintf("bindery provision rescope %s --scope %s", c.Name, c.Scope))
+			do("provision rescope", c.Name).With("--scope", string(c.Scope)))
 	case v.Credentials != c.Credentials:
 		return refuse(NameTaken, "provision "+c.Name+" is defined already",
 			fmt.Sprintf("with credentials %s, not %s; they are fixed when it is defined", v.Credentials, c.Credentials),
-			"bindery provision remove "+c.Name)
+			do("provision remove", c.Name))
 	}
 	return nil
 }
@@ -98,12 +98,12 @@ func (c RescopeProvision) Decide(t *Tx) error {
 			names := t.ProviderNames(active)
 			return refuse(MeshScopeTaken, "provision "+v.Name+" cannot have mesh scope",
 				fmt.Sprintf("%d providers of it are active; one may be", len(active)),
-				fmt.Sprintf("bindery provider drain %s --to %s", names[1], names[0])).of("active", names)
+				do("provider drain", names[1]).With("--to", names[0])).of("active", names)
 		}
 		if d := t.defaultNodes(r); len(d) > 0 {
 			return refuse(ProvisionInUse, "provision "+v.Name+" cannot have mesh scope",
 				"nodes declare defaults of it, and mesh scope has none",
-				fmt.Sprintf("bindery provision default %s --clear --node %s", v.Name, d[0])).of("declares a default", d)
+				do("provision default", v.Name).With("--clear").With("--node", d[0])).of("declares a default", d)
 		}
 	}
 	return t.emit(v.ID, e)
@@ -122,7 +122,7 @@ func (c RemoveProvision) Decide(t *Tx) error {
 	if len(v.Providers)+len(v.Modules)+v.Bindings > 0 || v.Default.Provider != 0 || len(t.defaultNodes(r)) > 0 {
 		refusal := refuse(ProvisionInUse, "provision "+v.Name+" is in use",
 			count(len(v.Providers), "provider")+", "+count(len(v.Modules), "module")+" and "+count(v.Bindings, "binding")+" refer to it",
-			"bindery provision show "+v.Name)
+			do("provision show", v.Name))
 		return refusal.of("a provider of it", t.ProviderNames(v.Providers)).of("a module with a slot of it", t.ModuleNames(v.Modules))
 	}
 	return t.emit(v.ID, &events.ProvisionRemoved{})
@@ -152,13 +152,13 @@ func (c SetDefault) Decide(t *Tx) error {
 		if v.Scope == events.ScopeMesh {
 			return refuse(MeshScopeTaken, "provision "+v.Name+" has no defaults on nodes",
 				"it has mesh scope: its one active provider serves everybody",
-				fmt.Sprintf("bindery provision rescope %s --scope node", v.Name))
+				do("provision rescope", v.Name).With("--scope", "node"))
 		}
 		old, nodeID = v.NodeDefaults[n], t.Node(n).ID
 	}
 	if code, fault := ineligible(t.State, &projections.Slot{Provision: r}, pr); fault != "" {
 		return refuse(code, fmt.Sprintf("%s cannot be a default of %s", t.Provider(pr).Name, v.Name), fault,
-			"bindery provider list")
+			do("provider list"))
 	}
 	if old.Provider == pr {
 		return nil
@@ -198,7 +198,7 @@ func (t *Tx) liveProvision(text string) (projections.ProvisionRef, error) {
 	r, err := Finder{t.State}.Provision(text)
 	if err == nil && t.Provision(r).Removed {
 		return 0, refuse(ProvisionNotFound, "provision "+t.Provision(r).Name+" is removed", fmt.Sprintf("at sequence %d", t.Provision(r).Seq),
-			"bindery provision list")
+			do("provision list"))
 	}
 	return r, err
 }

@@ -235,7 +235,7 @@ func (q ListBindings) Answer(s *projections.State, _ time.Time) (any, error) {
 			for _, f := range projections.AllFlags() {
 				names = append(names, string(f))
 			}
-			return nil, refuse(Usage, fmt.Sprintf("%q is no flag of a binding", clip(q.Flag)), "the flags are "+strings.Join(names, ", "), "bindery binding list")
+			return nil, refuse(Usage, fmt.Sprintf("%q is no flag of a binding", clip(q.Flag)), "the flags are "+strings.Join(names, ", "), do("binding list"))
 		}
 	}
 	return s.ListBindings(filter), nil

@@ -70,7 +70,7 @@ func (q ListCredentials) Answer(s *projections.State, _ time.Time) (any, error) 
 	var err error
 	if q.State != "" && !slices.Contains(projections.CredentialStates(), q.State) {
 		return nil, refuse(Usage, fmt.Sprintf("%q is no state of a credential", clip(q.State)),
-			"the states are "+strings.Join(projections.CredentialStates(), ", "), "bindery credential list")
+			"the states are "+strings.Join(projections.CredentialStates(), ", "), do("credential list"))
 	}
 	if q.Provider != "" {
 		if filter.Provider, err = (Finder{s}).Provider(q.Provider); err != nil {

@@ -76,7 +76,7 @@ func (q ResolveTrace) Answer(s *projections.State, _ time.Time) (any, error) {
 	}
 	n, ok := traceNouns[q.Noun]
 	if !ok {
-		return nil, refuse(Usage, clip(q.Noun)+" has no history", "nouns are "+strings.Join(TraceNouns(), ", "), "bindery history A/S")
+		return nil, refuse(Usage, clip(q.Noun)+" has no history", "nouns are "+strings.Join(TraceNouns(), ", "), do("history", "A/S"))
 	}
 	i, err := n.find(f, q.Named)
 	id := events.ID{}

@@ -30,10 +30,10 @@ func (c RecoverMesh) Decide(t *Tx) error {
 	}
 	if c.FoundSeq != t.Seq {
 		return refuse(LedgerMoved, "the ledger does not end at sequence "+strconv.FormatUint(c.FoundSeq, 10),
-			"it is at "+strconv.FormatUint(t.Seq, 10), "bindery status")
+			"it is at "+strconv.FormatUint(t.Seq, 10), do("status"))
 	}
 	if c.Skipped == 0 && c.AnchorSeq == t.Seq && c.AnchorChain == t.Chain.String() {
-		return refuse(NothingLost, "nothing is lost", "the ledger is what its anchor proves, up to sequence "+strconv.FormatUint(t.Seq, 10), "bindery audit verify")
+		return refuse(NothingLost, "nothing is lost", "the ledger is what its anchor proves, up to sequence "+strconv.FormatUint(t.Seq, 10), do("audit verify"))
 	}
 	return t.emit(t.Mesh.ID, &events.MeshRecovered{AnchorSeq: c.AnchorSeq, AnchorChain: c.AnchorChain, FoundSeq: c.FoundSeq, Skipped: c.Skipped})
 }

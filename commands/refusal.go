@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"bindery/events"
+	"bindery/projections"
 )
 
 // Code names a refusal or a failure, for machines. The list is only appended to.
@@ -153,14 +154,24 @@ type Candidate struct {
 	Node string     `json:"node,omitempty"`
 	Why  string     `json:"why,omitempty"`  // the rule that excluded it, or what it stands for
 	Flag string     `json:"flag,omitempty"` // what to pass to choose it
+	Fix  Fix        `json:"fix,omitzero"`   // the command that chooses it, or sees to it
 }
+
+// Fix is one command that helps, as a value.
+type Fix = projections.Fix
+
+func do(verb string, args ...string) Fix { return projections.Do(verb, args...) }
+
+func again() Fix { return projections.Again() }
+
+func advise(text string) Fix { return projections.Advise(text) }
 
 // Refusal says why a command was not carried out. Nothing was written.
 type Refusal struct {
 	Code       Code        `json:"code"`
 	Message    string      `json:"message"` // what
 	Why        string      `json:"why"`
-	Fix        string      `json:"fix"` // one command that helps
+	Fix        Fix         `json:"fix"` // one command that helps
 	Candidates []Candidate `json:"candidates"`
 }
 
@@ -172,7 +183,7 @@ func (r *Refusal) Error() string {
 }
 
 // refuse makes a refusal; why and fix may be empty.
-func refuse(code Code, message, why, fix string) *Refusal {
+func refuse(code Code, message, why string, fix Fix) *Refusal {
 	return &Refusal{Code: code, Message: message, Why: why, Fix: fix, Candidates: []Candidate{}}
 }
 

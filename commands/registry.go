@@ -18,7 +18,7 @@ func register[C Command]() {
 	verbs[zero.Verb()] = func(args json.RawMessage) (Command, error) {
 		var c C
 		if err := strict(args, &c); err != nil {
-			return nil, refuse(Usage, "the arguments of "+zero.Verb()+" cannot be read", err.Error(), "")
+			return nil, refuse(Usage, "the arguments of "+zero.Verb()+" cannot be read", err.Error(), Fix{})
 		}
 		return c, nil
 	}
@@ -99,7 +99,7 @@ func Verbs() []string { return sortedKeys(verbs) }
 func ParseCommand(verb string, args json.RawMessage) (Command, error) {
 	parse := verbs[verb]
 	if parse == nil {
-		return nil, refuse(Usage, fmt.Sprintf("there is no command %q", clip(verb)), "", "bindery --help")
+		return nil, refuse(Usage, fmt.Sprintf("there is no command %q", clip(verb)), "", do("").With("--help"))
 	}
 	return parse(args)
 }
@@ -128,7 +128,7 @@ func registerQuery[Q Query]() {
 	queries[zero.Name()] = func(args json.RawMessage) (Query, error) {
 		var q Q
 		if err := strict(args, &q); err != nil {
-			return nil, refuse(Usage, "the arguments of "+zero.Name()+" cannot be read", err.Error(), "")
+			return nil, refuse(Usage, "the arguments of "+zero.Name()+" cannot be read", err.Error(), Fix{})
 		}
 		return q, nil
 	}
@@ -138,7 +138,7 @@ func registerQuery[Q Query]() {
 func ParseQuery(name string, args json.RawMessage) (Query, error) {
 	parse := queries[name]
 	if parse == nil {
-		return nil, refuse(Usage, fmt.Sprintf("there is no query %q", clip(name)), "", "bindery --help")
+		return nil, refuse(Usage, fmt.Sprintf("there is no query %q", clip(name)), "", do("").With("--help"))
 	}
 	return parse(args)
 }

@@ -17,20 +17,21 @@ type need struct {
 	overrideSeq uint64
 	choice      projections.ProviderRef
 	choiceSeq   uint64
-	declSeq     uint64 // of the module's declaration
-	path        string // assignment/slot, or what stands for it
-	flag        string // what to put before a provider's name to choose it
-	fix         string // the command that flag goes to
+	declSeq     uint64                    // of the module's declaration
+	path        string                    // assignment/slot, or what stands for it
+	flag        string                    // what to put before a provider's name to choose it
+	choosing    func(provider string) Fix // the command that chooses one
 }
 
 // needOf is the need of an existing assignment's slot.
 func needOf(s *projections.State, f FoundSlot) need {
 	a := s.Assignment(f.Assignment)
 	n := need{node: a.Node, slot: f.Decl, declSeq: s.Module(a.Module).Seq, path: a.Name + "/" + f.Name, flag: "--provider "}
-	n.fix = "bindery binding rebind " + n.path
-	if f.Fix != "" {
-		n.fix = f.Fix
+	command := f.Fix
+	if command.IsZero() {
+		command = do("binding rebind", n.path)
 	}
+	n.choosing = func(provider string) Fix { return command.With("--provider", provider) }
 	if f.Binding != 0 {
 		b := s.Binding(f.Binding)
 		n.choice, n.choiceSeq = b.Choice, b.ChoiceSeq
@@ -155,7 +156,7 @@ func (l *ladder) named(rule events.Rule, p projections.ProviderRef, seq uint64, 
 		}
 		name := l.s.Provider(p).Name
 		r := refuse(code, fmt.Sprintf("%s cannot be bound to %s", l.n.path, name),
-			fmt.Sprintf("rung %s names it (sequence %d), and it is not eligible: %s", rule, seq, fault), "")
+			fmt.Sprintf("rung %s names it (sequence %d), and it is not eligible: %s", rule, seq, fault), Fix{})
 		l.decide(outcome{}, l.choose(r))
 	})
 }
@@ -200,7 +201,7 @@ func (l *ladder) coLocated(node string) {
 		names := quoteList(l.s.ProviderNames(eligible))
 		l.rung(events.RuleCoLocated, 0, true, "more than one is eligible on "+node+": "+names, func() {
 			r := refuse(AmbiguousProvider, fmt.Sprintf("%s could be bound to any of %s", l.n.path, names),
-				"each is eligible on "+node+", and no default is declared there", "")
+				"each is eligible on "+node+", and no default is declared there", Fix{})
 			l.decide(outcome{}, l.choose(r))
 		})
 	}
@@ -208,7 +209,7 @@ func (l *ladder) coLocated(node string) {
 
 func (l *ladder) noProvider() *Refusal {
 	r := refuse(NoProvider, fmt.Sprintf("no provider for %s", l.n.path),
-		fmt.Sprintf("it needs %s, and no rung of the ladder names an eligible one", l.provision.Name), "")
+		fmt.Sprintf("it needs %s, and no rung of the ladder names an eligible one", l.provision.Name), Fix{})
 	return l.choose(r)
 }
 
@@ -216,26 +217,25 @@ func (l *ladder) noProvider() *Refusal {
 // or the flag that chooses it, and a fix that chooses the first on the
 // consumer's node, or the first.
 func (l *ladder) choose(r *Refusal) *Refusal {
-	near := r.Fix != "" // what the fix names is on the consumer's node
+	near := !r.Fix.IsZero() // what the fix names is on the consumer's node
 	for i, c := range candidates(l.s, l.n) {
 		if i == MaxCandidates {
-			r.Candidates = append(r.Candidates, Candidate{Name: "…", Why: "and more; see bindery provider list"})
+			r.Candidates = append(r.Candidates, Candidate{Name: "…", Why: "and more"})
 			break
 		}
 		local := c.Node == l.s.Node(l.n.node).Name
 		if c.Eligible {
 			r.Candidates = append(r.Candidates, Candidate{Name: c.Provider, ID: &c.ID, Node: c.Node,
 				Why: c.Why, Flag: l.n.flag + c.Provider})
-			if l.n.fix != "" && (r.Fix == "" || local && !near) {
-				r.Fix, near = l.n.fix+" "+l.n.flag+c.Provider, local
+			if l.n.choosing != nil && (r.Fix.IsZero() || local && !near) {
+				r.Fix, near = l.n.choosing(c.Provider), local
 			}
 			continue
 		}
 		r.Candidates = append(r.Candidates, Candidate{Name: c.Provider, ID: &c.ID, Node: c.Node, Why: c.Why})
 	}
-	if r.Fix == "" {
-		r.Fix = fmt.Sprintf("bindery provider register NAME --provision %s --node %s --endpoint HOST:PORT",
-			l.provision.Name, l.s.Node(l.n.node).Name)
+	if r.Fix.IsZero() {
+		r.Fix = do("provider register", "NAME").With("--provision", l.provision.Name).With("--node", l.s.Node(l.n.node).Name).With("--endpoint", "HOST:PORT")
 	}
 	return r
 }

@@ -52,7 +52,7 @@ func (AbortRotation) Verb() string { return "rotation.abort" }
 // rotations finds what a rotation would be about: one for each target.
 func (c RotationTarget) rotations(s *projections.State) ([]projections.Rotation, error) {
 	one := "one of --provider, --binding, and --provision with --node says it"
-	start := "bindery rotation start --provider PROVIDER"
+	start := do("rotation start").With("--provider", "PROVIDER")
 	byNode := c.Provision != "" || c.Node != ""
 	switch n := boolCount(c.Provider != "", c.Binding != "", byNode); {
 	case n == 0 || byNode && (c.Provision == "" || c.Node == ""):
@@ -83,7 +83,7 @@ func (c RotationTarget) rotations(s *projections.State) ([]projections.Rotation,
 		}
 	}
 	if len(refs) == 0 {
-		return nil, refuse(ProviderNotFound, "no provider of "+s.Provision(v).Name+" is on "+s.Node(node).Name, "", "bindery provider list")
+		return nil, refuse(ProviderNotFound, "no provider of "+s.Provision(v).Name+" is on "+s.Node(node).Name, "", do("provider list"))
 	}
 	slices.SortFunc(refs, func(a, b projections.ProviderRef) int { return strings.Compare(s.Provider(a).Name, s.Provider(b).Name) })
 	return c.ofProviders(s, refs)
@@ -95,7 +95,7 @@ func (c RotationTarget) ofProviders(s *projections.State, refs []projections.Pro
 		p := s.Provider(r)
 		if v := s.Provision(p.Provision); v.Credentials != events.CredentialsManaged {
 			return nil, refuse(NoCredentials, p.Name+" has no holders to rotate",
-				"credentials of "+v.Name+" are not managed: its consumers need none", "bindery provision show "+v.Name)
+				"credentials of "+v.Name+" are not managed: its consumers need none", do("provision show", v.Name))
 		}
 		if p.State == projections.Retired {
 			return nil, refuse(ProviderRetired, "provider "+p.Name+" is retired", "nobody issues or revokes there any more", s.FixRetired(p))
@@ -112,7 +112,7 @@ func (c RotationTarget) ofBinding(s *projections.State) ([]projections.Rotation,
 	}
 	path := s.Assignment(f.Assignment).Name + "/" + f.Name
 	if f.Binding == 0 || s.Binding(f.Binding).Pending() {
-		return nil, refuse(BindingNotFound, "nothing serves "+path+" yet", "it has no credential to rotate", "bindery assignment resolve "+s.Assignment(f.Assignment).Name)
+		return nil, refuse(BindingNotFound, "nothing serves "+path+" yet", "it has no credential to rotate", do("assignment resolve", s.Assignment(f.Assignment).Name))
 	}
 	b := s.Binding(f.Binding)
 	provider, embedded := b.Provider, b.Embedded
@@ -123,7 +123,7 @@ func (c RotationTarget) ofBinding(s *projections.State) ([]projections.Rotation,
 	}
 	if embedded {
 		if v := s.Provision(b.Provision); v.Credentials != events.CredentialsManaged {
-			return nil, refuse(NoCredentials, path+" has no credentials", "those of "+v.Name+" are not managed", "bindery provision show "+v.Name)
+			return nil, refuse(NoCredentials, path+" has no credentials", "those of "+v.Name+" are not managed", do("provision show", v.Name))
 		}
 		return []projections.Rotation{{Binding: f.Binding, IssuedBefore: c.IssuedBefore}}, nil
 	}
@@ -158,7 +158,7 @@ func (c StartRotation) start(t *Tx, o *projections.Rotation, deadline time.Time)
 		if !c.Supersede {
 			id := was.ID
 			refusal := refuse(RotationOpen, t.NameOf(id)+" is open already",
-				fmt.Sprintf("%s started it at sequence %d; done: %d of %d", was.Actor, was.Seq, was.Done, was.Total), "bindery rotation show "+id.String())
+				fmt.Sprintf("%s started it at sequence %d; done: %d of %d", was.Actor, was.Seq, was.Done, was.Total), do("rotation show", id.String()))
 			refusal.Candidates = append(refusal.Candidates, Candidate{Name: id.String(), ID: &id, Why: "is open", Flag: "--supersede"})
 			return refusal
 		}
@@ -190,7 +190,7 @@ func (c StartRotation) deadline(now time.Time) (time.Time, error) {
 	d, err := ParseDuration(c.Deadline)
 	if err != nil || d <= 0 {
 		return time.Time{}, refuse(Usage, fmt.Sprintf("%q is no deadline", clip(c.Deadline)), "it is a time from now, like 72h or 3d",
-			"the same command with --deadline 72h")
+			again().With("--deadline", "72h"))
 	}
 	return events.Instant(now.Add(d)), nil
 }
@@ -238,7 +238,7 @@ func (t *Tx) openRotation(text string, wanted projections.RotationState) (o *pro
 		return o, o.State == wanted, nil
 	}
 	return nil, false, refuse(RotationClosed, fmt.Sprintf("%s is %s", t.NameOf(o.ID), o.State), fmt.Sprintf("since sequence %d", o.Closed),
-		"bindery rotation show "+o.ID.String())
+		do("rotation show", o.ID.String()))
 }
 
 // Decide implements Command.

@@ -228,7 +228,7 @@ func TestDrainLeavesHolders(t *testing.T) {
 	}
 	w.must(RevokeCredential{Slot: "a-app/db", Generation: a})
 	r := w.refused(ProviderInUse, RetireProvider{Provider: "pg-alpha"})
-	if r.Fix != "bindery provider holders pg-alpha" {
+	if r.Fix.String() != "provider holders pg-alpha" {
 		t.Error(r.Fix)
 	}
 	w.wrote(w.must(RevokeCredential{Slot: "b-app/db", Generation: b}), "credential.revoked", "rotation.completed")

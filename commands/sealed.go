@@ -75,5 +75,5 @@ func (t *Tx) needOwnSecret(c *projections.Credential, ref, what string) error {
 	}
 	return refuse(SecretRefForeign, "the reference is not to the secret of "+what,
 		fmt.Sprintf("sealed: names the binding, the generation, its tag and the node that made it; that is %s or %s", names[0].Ref(), names[1].Ref()),
-		fmt.Sprintf("bindery credential issued %s --generation %d --secret-ref %s", t.SlotPath(t.Binding(c.Binding)), c.Generation, names[0].Ref()))
+		do("credential issued", t.SlotPath(t.Binding(c.Binding))).With("--generation", fmt.Sprint(c.Generation)).With("--secret-ref", names[0].Ref()))
 }

@@ -41,7 +41,7 @@ func TestSealedReferenceOfAnother(t *testing.T) {
 	} {
 		c := IssueCredential{Slot: "wiki/db", Generation: g, SecretRef: ref}
 		r := w.refused(SecretRefForeign, c)
-		if !strings.Contains(r.Fix, name.Ref()) || r.Code.Exit() != ExitRefused {
+		if !strings.Contains(r.Fix.String(), name.Ref()) || r.Code.Exit() != ExitRefused {
 			t.Errorf("%s: %+v", what, r)
 		}
 		c.Node = "alpha" // as its agent says it

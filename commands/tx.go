@@ -94,7 +94,7 @@ func withoutSecret(args any, refusal error) error {
 	}
 	if err := events.CheckNoSecret(string(text)); err != nil {
 		return refuse(SecretInLedger, "a value carries what looks like a secret", err.Error(),
-			"the same command with the value's plain form; secrets are referred to, never recorded")
+			advise("the same command with the value's plain form; secrets are referred to, never recorded"))
 	}
 	return refusal
 }
@@ -102,7 +102,7 @@ func withoutSecret(args any, refusal error) error {
 func (t *Tx) run(c Command) (*Decision, error) {
 	if t.Mesh.Sealed {
 		return nil, refuse(LedgerSealed, "the ledger of mesh "+t.Mesh.Name+" is sealed",
-			sealedWhy(t.Mesh.Successor), "bindery log")
+			sealedWhy(t.Mesh.Successor), do("log"))
 	}
 	if err := t.checkReason(t.Reason); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (t *Tx) finish() (*Decision, error) {
 	}
 	if len(t.events) > t.limit {
 		return nil, refuse(TooLarge, "the command is too large",
-			fmt.Sprintf("it would write %d events at once; at most %d fit", len(t.events), t.limit), "")
+			fmt.Sprintf("it would write %d events at once; at most %d fit", len(t.events), t.limit), Fix{})
 	}
 	d.Records = make(events.Group, len(t.events))
 	chain := t.prefix
@@ -155,7 +155,7 @@ func (t *Tx) finish() (*Decision, error) {
 		e.N, e.Continues = len(t.events), t.more
 		r, err := e.Encode(chain)
 		if errors.Is(err, events.ErrTooLarge) {
-			return nil, refuse(TooLarge, "the command is too large", err.Error(), "")
+			return nil, refuse(TooLarge, "the command is too large", err.Error(), Fix{})
 		}
 		if err != nil {
 			return nil, err
@@ -198,17 +198,17 @@ func invalid(err error) error {
 	switch {
 	case errors.Is(err, events.ErrSecret):
 		return refuse(SecretInLedger, "the value carries a secret", err.Error(),
-			"give the address alone; secrets are referred to, never recorded")
+			advise("give the address alone; secrets are referred to, never recorded"))
 	case errors.As(err, &name):
 		code, why := NameInvalid, "a name is 1 to 63 of a-z, 0-9 and '-', begins with a letter and does not end in '-'"
 		if name.Reserved {
 			code, why = NameReserved, "reserved are "+strings.Join(events.ReservedNames(), ", ")
 		}
-		r := refuse(code, err.Error(), why, "")
+		r := refuse(code, err.Error(), why, Fix{})
 		if name.Suggest != "" {
 			r.Candidates = append(r.Candidates, Candidate{Name: name.Suggest, Why: "the nearest valid name"})
 		}
 		return r
 	}
-	return refuse(Usage, err.Error(), "", "")
+	return refuse(Usage, err.Error(), "", Fix{})
 }

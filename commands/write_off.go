@@ -24,7 +24,7 @@ func (WriteOffCredentials) Verb() string { return "credential.write-off" }
 func (c WriteOffCredentials) Decide(t *Tx) error {
 	if (c.Provider == "") == (c.Slot == "") {
 		return refuse(Usage, "what to write off is not said, or said twice", "it is one credential of a slot, or all of a provider",
-			"bindery credential write-off A/S --generation G --reason TEXT")
+			do("credential write-off", "A/S").With("--generation", "G").With("--reason", "TEXT"))
 	}
 	if err := t.needReason("writing off a credential"); err != nil {
 		return err

@@ -13,7 +13,7 @@ type Attention struct {
 	Code string `json:"code"`
 	What string `json:"what"`
 	Why  string `json:"why"`
-	Fix  string `json:"fix"`
+	Fix  Fix    `json:"fix"`
 	// Optional: it does not make "status --check" false, but --strict.
 	Optional bool `json:"optional,omitempty"`
 	// Note: it makes neither false.
@@ -63,7 +63,7 @@ func (s *State) Status(now time.Time) StatusView {
 		if c := strings.Compare(a.Code, b.Code); c != 0 {
 			return c
 		}
-		return cmp.Or(strings.Compare(a.What, b.What), strings.Compare(a.Why, b.Why), strings.Compare(a.Fix, b.Fix))
+		return cmp.Or(strings.Compare(a.What, b.What), strings.Compare(a.Why, b.Why), strings.Compare(a.Fix.String(), b.Fix.String()))
 	})
 	return v
 }
@@ -128,7 +128,7 @@ func (s *State) attendBinding(v *StatusView, r BindingRef, g *grouping) {
 func (s *State) attendPending(v *StatusView, a *Assignment, d *Slot) {
 	v.Counts["pending"]++
 	v.Attention = append(v.Attention, Attention{Code: string(FlagPending), What: a.Name + "/" + d.Name,
-		Why: "nothing serves it; it needs " + s.Provision(d.Provision).Name, Fix: "bindery assignment resolve " + a.Name, Optional: d.Optional})
+		Why: "nothing serves it; it needs " + s.Provision(d.Provision).Name, Fix: Do("assignment resolve", a.Name), Optional: d.Optional})
 }
 
 // attention says why a bound slot has a flag, and what to type.
@@ -140,10 +140,10 @@ func (s *State) attention(r BindingRef, f Flag) Attention {
 	case FlagUnsatisfied:
 		p := s.Provider(b.Provider)
 		out.Why = fmt.Sprintf("it is bound to %s: %s", p.Name, s.Declared(b).Unmet(p))
-		out.Fix = "bindery explain " + path
+		out.Fix = Do("explain", path)
 	case FlagStranded:
 		out.Why = "it is bound to " + s.Provider(b.Provider).Name + ", which is retired"
-		out.Fix = "bindery provider drain " + s.Provider(b.Provider).ID.String() + " --to OTHER"
+		out.Fix = Do("provider drain", s.Provider(b.Provider).ID.String()).With("--to", "OTHER")
 	case FlagDrift:
 		out.Why, out.Fix = s.whyDrift(b, path)
 	case FlagCutOff:
@@ -152,23 +152,23 @@ func (s *State) attention(r BindingRef, f Flag) Attention {
 		out.Fix = s.unstick(b)
 		if _, asked := s.Ask(r); asked {
 			out.Why += "; another is asked for"
-			out.Fix = "bindery credential list --assignment " + s.Assignment(b.Assignment).Name
+			out.Fix = Do("credential list").With("--assignment", s.Assignment(b.Assignment).Name)
 		}
 	}
 	return out
 }
 
-func (s *State) whyDrift(b *Binding, path string) (why, fix string) {
+func (s *State) whyDrift(b *Binding, path string) (why string, fix Fix) {
 	a, d := s.Assignment(b.Assignment), s.Declared(b)
-	resolve := "bindery assignment resolve " + a.Name
+	resolve := Do("assignment resolve", a.Name)
 	asked, rule := s.Asked(b, d)
 	switch {
 	case d == nil:
-		return "its module declares the slot no longer", resolve + " --prune"
+		return "its module declares the slot no longer", resolve.With("--prune")
 	case d.Kind == Requires && b.Embedded:
-		return "it is served by its own instance, and its module requires a provider now", resolve + " --rebind"
+		return "it is served by its own instance, and its module requires a provider now", resolve.With("--rebind")
 	case d.Kind == Embeds && b.Provider != 0 && b.Override == 0:
-		return "it is bound to " + s.Provider(b.Provider).Name + ", and its module ships its own instance now", resolve + " --rebind"
+		return "it is bound to " + s.Provider(b.Provider).Name + ", and its module ships its own instance now", resolve.With("--rebind")
 	}
 	why = fmt.Sprintf("it is bound to %s, and the %s asks for %s", s.TargetName(s.Target(b)), rule, s.Provider(asked).Name)
 	to := asked
@@ -176,7 +176,7 @@ func (s *State) whyDrift(b *Binding, path string) (why, fix string) {
 		why += ", which cannot serve it"
 		to = b.Provider // what is can be accepted
 	}
-	return why, "bindery binding rebind " + path + " --provider " + s.Provider(to).Name
+	return why, Do("binding rebind", path).With("--provider", s.Provider(to).Name)
 }
 
 // attendNodes adds the providers and consumers left on retired nodes.
@@ -190,11 +190,11 @@ func (s *State) attendNodes(v *StatusView) {
 			p := s.Provider(s.ProviderNamed(name))
 			v.Attention = append(v.Attention, Attention{Code: "node_retired", What: "provider " + name,
 				Why: fmt.Sprintf("it is on node %s, which is retired; bindings that lead to it: %d", n.Name, len(p.Bindings)),
-				Fix: "bindery provider relocate " + name + " --to NODE --endpoint HOST:PORT"})
+				Fix: Do("provider relocate", name).With("--to", "NODE").With("--endpoint", "HOST:PORT")})
 		}
 		for _, name := range s.AssignmentNames(n.Assignments) {
 			v.Attention = append(v.Attention, Attention{Code: "node_retired", What: "assignment " + name,
-				Why: "it is on node " + n.Name + ", which is retired", Fix: "bindery assignment move " + name + " --to NODE"})
+				Why: "it is on node " + n.Name + ", which is retired", Fix: Do("assignment move", name).With("--to", "NODE")})
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (s *State) grouped(g *grouping) []Attention {
 	}
 	if n := len(g.cutOff); n > mostCutOff {
 		return append(out, Attention{Code: string(FlagCutOff), What: fmt.Sprintf("%d slots", n),
-			Why: "their credentials in use are revoked or written off", Fix: "bindery binding list --flag cut-off"})
+			Why: "their credentials in use are revoked or written off", Fix: Do("binding list").With("--flag", "cut-off")})
 	}
 	for _, r := range g.cutOff {
 		out = append(out, s.attention(r, FlagCutOff))
@@ -42,10 +42,14 @@ func (s *State) grouped(g *grouping) []Attention {
 // number.
 func (s *State) groupLine(k groupKey, paths []string) Attention {
 	a := Attention{Code: k.code, What: paths[0]}
-	verb, of, name := "has", "", ""
+	verb, name := "has", ""
+	list := func(flag string) Fix { return Do("binding list").With("--flag", flag) }
 	if k.provider != 0 {
 		p := s.Provider(k.provider)
-		name, of = p.Name, " --provider "+s.handle(k.provider)
+		name = p.Name
+		list = func(flag string) Fix {
+			return Do("binding list").With("--flag", flag).With("--provider", s.handle(k.provider))
+		}
 	}
 	if len(paths) > 1 {
 		a.What, verb = fmt.Sprintf("%d slots", len(paths)), "have"
@@ -56,13 +60,13 @@ func (s *State) groupLine(k groupKey, paths []string) Attention {
 	switch k.code {
 	case string(FlagOutdated):
 		a.Why, a.Optional = verb+" not been acknowledged since what there is to run with changed", true
-		a.Fix = "bindery binding list --flag outdated" + of
+		a.Fix = list("outdated")
 	case string(FlagSwitching):
 		a.Why, a.Optional = verb+" no credential for what is decided yet", true
-		a.Fix = "bindery binding list --flag switching" + of
+		a.Fix = list("switching")
 	case "asked":
 		a.Why, a.Note = "a credential is asked for, and nobody has issued one yet", true
-		a.Fix = "bindery credential list --state asked"
+		a.Fix = Do("credential list").With("--state", "asked")
 	}
 	return a
 }
@@ -95,24 +99,24 @@ func (s *State) attendHolders(v *StatusView) {
 
 // FixRetired is what helps first where consumers can log in to a provider that is
 // retired: they must run with another before their credentials are written off.
-func (s *State) FixRetired(p *Provider) string {
+func (s *State) FixRetired(p *Provider) Fix {
 	if len(p.Bindings) > 0 {
-		return "bindery provider drain " + p.ID.String() + " --to OTHER"
+		return Do("provider drain", p.ID.String()).With("--to", "OTHER")
 	}
-	return "bindery credential write-off --provider " + p.ID.String() + " --all --reason TEXT"
+	return Do("credential write-off").With("--provider", p.ID.String()).With("--all").With("--reason", "TEXT")
 }
 
 // attendFailures adds what the sides last said they could not do, a line a side
 // and the sentence it failed with.
 func (s *State) attendFailures(v *StatusView) {
-	type key struct{ who, where, reason string }
+	type key struct{ who, flag, of, reason string }
 	failing := map[key][]string{}
 	for ref, f := range s.failures {
 		c := s.Credential(ref)
 		if _, open := s.Ask(c.Binding); c.State.Live() || open && c.State == Asked {
-			k := key{s.targetOf(c), "--assignment " + s.Assignment(s.Binding(c.Binding).Assignment).Name, f.Reason}
+			k := key{s.targetOf(c), "--assignment", s.Assignment(s.Binding(c.Binding).Assignment).Name, f.Reason}
 			if c.Provider != 0 {
-				k.where = "--provider " + s.handle(c.Provider)
+				k.flag, k.of = "--provider", s.handle(c.Provider)
 			}
 			failing[k] = append(failing[k], s.SlotPath(s.Binding(c.Binding)))
 		}
@@ -120,11 +124,11 @@ func (s *State) attendFailures(v *StatusView) {
 	for r, f := range s.troubles {
 		b := s.Binding(r)
 		name := s.Assignment(b.Assignment).Name
-		k := key{name, "--assignment " + name, f.Reason}
+		k := key{name, "--assignment", name, f.Reason}
 		failing[k] = append(failing[k], s.SlotPath(b))
 	}
 	for k, paths := range failing {
-		a := Attention{Code: "failing", What: paths[0], Why: k.who + " says: " + k.reason, Note: true, Fix: "bindery credential list " + k.where}
+		a := Attention{Code: "failing", What: paths[0], Why: k.who + " says: " + k.reason, Note: true, Fix: Do("credential list").With(k.flag, k.of)}
 		if len(paths) > 1 {
 			a.What = fmt.Sprintf("%d slots", len(paths))
 		}
@@ -148,7 +152,7 @@ func (s *State) attendRotations(v *StatusView, now time.Time) {
 		if o.Overdue(now) {
 			v.Attention = append(v.Attention, Attention{Code: "overdue", What: s.rotationName(o),
 				Why: fmt.Sprintf("its deadline was %s; credentials left: %d of %d", o.Deadline.Format(time.RFC3339), o.Total-o.Done, o.Total),
-				Fix: "bindery rotation show " + o.ID.String()})
+				Fix: Do("rotation show", o.ID.String())})
 		}
 		s.members(o, func(c *Credential) {
 			if m := s.member(c); m.Step == StepStuck {

@@ -54,7 +54,7 @@ type Member struct {
 	Overdue    bool      `json:"overdue"`
 	Attempts   uint64    `json:"attempts"`
 	Error      string    `json:"error"`
-	Fix        string    `json:"fix,omitempty"`     // what an operator whose turn it is can type
+	Fix        Fix       `json:"fix,omitzero"`      // what an operator whose turn it is can type
 	Outcome    string    `json:"outcome,omitempty"` // of one that is done: revoked, written-off or gone
 }
 
@@ -120,7 +120,7 @@ func (s *State) RotationMembers(r RotationRef, now time.Time, limit int) Rotatio
 	s.members(o, func(c *Credential) {
 		m := s.member(c)
 		if m.Step == StepStuck && o.State != Open {
-			m.Turn, m.Who, m.Fix = TurnNone, "", "" // nobody wants it replaced any more
+			m.Turn, m.Who, m.Fix = TurnNone, "", Fix{} // nobody wants it replaced any more
 		}
 		m.Overdue = v.Overdue && m.Step != StepDone
 		v.Steps[m.Step]++
@@ -192,7 +192,7 @@ func (s *State) member(c *Credential) Member {
 		fails(s.FailureOf(c.Binding, c.Generation))
 		if c.Provider != 0 && s.Provider(c.Provider).State == Retired {
 			waits(StepStranded, TurnOperator, string(TurnOperator), since)
-			m.Fix = "bindery credential write-off --provider " + s.Provider(c.Provider).ID.String() + " --all --reason TEXT"
+			m.Fix = Do("credential write-off").With("--provider", s.Provider(c.Provider).ID.String()).With("--all").With("--reason", "TEXT")
 			break
 		}
 		waits(StepRevoke, TurnProvider, s.Node(s.ProviderNode(c)).Name, since)
@@ -229,20 +229,20 @@ func (s *State) ProviderNode(c *Credential) NodeRef {
 }
 
 // unstick is what helps a consumer on that nobody is to give a credential to.
-func (s *State) unstick(b *Binding) string {
+func (s *State) unstick(b *Binding) Fix {
 	path, a, d := s.SlotPath(b), s.Assignment(b.Assignment), s.Declared(b)
 	retired := b.Provider != 0 && s.Provider(b.Provider).State == Retired
 	switch {
 	case !retired:
-		return "bindery credential request " + path + " --reason TEXT"
+		return Do("credential request", path).With("--reason", "TEXT")
 	case d == nil:
-		return "bindery assignment resolve " + a.Name + " --prune"
+		return Do("assignment resolve", a.Name).With("--prune")
 	case b.Override != 0:
-		return "bindery override set " + path + " --provider OTHER --reason TEXT"
+		return Do("override set", path).With("--provider", "OTHER").With("--reason", "TEXT")
 	case d.Kind == Embeds:
-		return "bindery binding rebind " + path + " --re-resolve"
+		return Do("binding rebind", path).With("--re-resolve")
 	}
-	return "bindery binding rebind " + path + " --provider OTHER"
+	return Do("binding rebind", path).With("--provider", "OTHER")
 }
 
 // RotationFilter narrows a list of rotations; the zero one does not.

@@ -77,7 +77,7 @@ func (v *accessGrant) run(ctx context.Context, c *cli, args []string) error {
 		err = ledger.ReplaceFile(v.join, 0o644, ledger.Bytes(join))
 	}
 	if err != nil {
-		return refusal(commands.StoreUnusable, "the join file cannot be written", err.Error(), "ls -ld "+quote(v.join))
+		return refusal(commands.StoreUnusable, "the join file cannot be written", err.Error(), program("ls", "-ld", v.join))
 	}
 	return nil
 }
@@ -92,11 +92,11 @@ func (c *cli) joinFor(path string) ([]byte, error) {
 	e, ok := findEndpoint(dir)
 	switch {
 	case !ok:
-		return nil, refusal(commands.NeedsServe, "nobody serves the store", "how it is reached is not known", "bindery serve --listen 0.0.0.0:4222 --tls-own --name HOST")
+		return nil, refusal(commands.NeedsServe, "nobody serves the store", "how it is reached is not known", do("serve").With("--listen", "0.0.0.0:4222").With("--tls-own").With("--name", "HOST"))
 	case e.Public == "":
-		return nil, refusal(commands.NeedsServe, "other machines do not reach it", "it listens without TLS, on this machine", "bindery serve --listen 0.0.0.0:4222 --tls-own --name HOST")
+		return nil, refusal(commands.NeedsServe, "other machines do not reach it", "it listens without TLS, on this machine", do("serve").With("--listen", "0.0.0.0:4222").With("--tls-own").With("--name", "HOST"))
 	case !strings.HasSuffix(path, ".json"):
-		return nil, usage("--join is the name of no .json file", "--context tells a join file from a NATS context by that", "the same command with --join "+quote(path+".json"))
+		return nil, usage("--join is the name of no .json file", "--context tells a join file from a NATS context by that", again().With("--join", path+".json"))
 	}
 	data, err := json.MarshalIndent(joinFile{URL: e.Public, Mesh: e.Mesh, Pinned: e.CA}, "", "  ")
 	return append(data, '\n'), err
@@ -188,10 +188,10 @@ func (*accessKeygen) run(_ context.Context, c *cli, args []string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if errors.Is(err, os.ErrExist) {
-		return usage("the file "+args[0]+" is there already", "a key that was lost cannot be made again", "bindery access keygen OTHER")
+		return usage("the file "+args[0]+" is there already", "a key that was lost cannot be made again", do("access keygen", "OTHER"))
 	}
 	if err != nil {
-		return refusal(commands.StoreUnusable, "the key cannot be written", err.Error(), "")
+		return refusal(commands.StoreUnusable, "the key cannot be written", err.Error(), commands.Fix{})
 	}
 	_, err = fmt.Fprintln(c.streams.Out, key.Public)
 	return err

@@ -60,12 +60,12 @@ func (v *accessPermissions) run(ctx context.Context, c *cli, args []string) erro
 	for _, keys := range [][]string{v.writers, v.answers, v.keys} {
 		for _, key := range keys {
 			if !nkeys.IsValidPublicUserKey(key) {
-				return refusal(commands.NKeyInvalid, fmt.Sprintf("%q is not the public nkey of a user", clip(key)), "", "bindery access keygen FILE")
+				return refusal(commands.NKeyInvalid, fmt.Sprintf("%q is not the public nkey of a user", clip(key)), "", do("access keygen", "FILE"))
 			}
 		}
 	}
 	if err := events.CheckName(v.account); err != nil {
-		return usage(fmt.Sprintf("%q is no name for an account", clip(v.account)), err.Error(), "bindery access permissions --help")
+		return usage(fmt.Sprintf("%q is no name for an account", clip(v.account)), err.Error(), do("access permissions").With("--help"))
 	}
 	if len(args) > 0 {
 		if err := v.granted(ctx, c, &b, args[0]); err != nil {
@@ -79,11 +79,11 @@ func (v *accessPermissions) run(ctx context.Context, c *cli, args []string) erro
 			return err
 		}
 	} else if b.Mesh == "" {
-		return usage("the mesh is not said", "with --nkey no ledger is asked", "bindery --mesh NAME access permissions --nkey KEY")
+		return usage("the mesh is not said", "with --nkey no ledger is asked", do("access permissions").With("--mesh", "NAME").With("--nkey", "KEY"))
 	}
 	if len(b.Writers) == 0 || len(b.Answers) == 0 {
 		return usage("the keys of the serving processes are not said", "without them nobody could write the ledger",
-			"bindery access permissions --writer-nkey KEY --answers-nkey KEY")
+			do("access permissions").With("--writer-nkey", "KEY").With("--answers-nkey", "KEY"))
 	}
 	text := b.Config()
 	switch v.format {
@@ -91,7 +91,7 @@ func (v *accessPermissions) run(ctx context.Context, c *cli, args []string) erro
 	case "nsc":
 		text = b.NSC()
 	default:
-		return usage(fmt.Sprintf("there is no format %q", clip(v.format)), "it is config or nsc", "bindery access permissions --format config")
+		return usage(fmt.Sprintf("there is no format %q", clip(v.format)), "it is config or nsc", do("access permissions").With("--format", "config"))
 	}
 	_, err := fmt.Fprint(c.streams.Out, text)
 	return err
@@ -122,7 +122,7 @@ func (v *accessPermissions) granted(ctx context.Context, c *cli, b *service.Boun
 	if name == "" || len(b.Keys) > 0 {
 		return nil
 	}
-	r := refusal(commands.AccessNotFound, fmt.Sprintf("no access is called %q", clip(name)), "", "bindery access list")
+	r := refusal(commands.AccessNotFound, fmt.Sprintf("no access is called %q", clip(name)), "", do("access list"))
 	for _, n := range commands.Nearest(name, names, 3) {
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar name"})
 	}

@@ -18,7 +18,7 @@ func onThisMachine(flag, text, why, example string) (host string, port int, err 
 	}
 	if beyond(host) {
 		return "", 0, usage("--"+flag+" is not on this machine", why,
-			"bindery serve --"+flag+" 127.0.0.1:"+strconv.Itoa(port))
+			do("serve").With("--"+flag, "127.0.0.1:"+strconv.Itoa(port)))
 	}
 	return host, port, nil
 }
@@ -30,7 +30,7 @@ func hostPort(flag, text, example string) (host string, port int, err error) {
 		port, err = strconv.Atoi(number)
 	}
 	if err != nil || port < 0 || port > 65535 {
-		return "", 0, usage("--"+flag+" is no HOST:PORT", "", "bindery serve --"+flag+" 127.0.0.1:"+example)
+		return "", 0, usage("--"+flag+" is no HOST:PORT", "", do("serve").With("--"+flag, "127.0.0.1:"+example))
 	}
 	return host, port, nil
 }

@@ -94,7 +94,7 @@ func (v *nodeAgent) run(ctx context.Context, c *cli, _ []string) error {
 	cfg := agent.Config{Node: v.node, Hooks: v.hooks, HookTimeout: v.hookTimeout, SecretsIn: v.secrets, Resync: v.resync, Logger: logger,
 		Clock: c.program.Clock, Getenv: c.program.Getenv, Ready: func() { notifyReady(logger) }}
 	if v.hookTimeout <= 0 {
-		return usage("--hook-timeout is not more than 0", "a hook that hangs would hold up what follows for ever", "bindery agent --help")
+		return usage("--hook-timeout is not more than 0", "a hook that hangs would hold up what follows for ever", do("agent").With("--help"))
 	}
 	if cfg.Root, err = v.rootDir(c); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (v *nodeAgent) run(ctx context.Context, c *cli, _ []string) error {
 func (v *nodeAgent) act(ctx context.Context, c *cli, p *patient, cfg agent.Config) error {
 	if !p.now.served() {
 		return refusal(commands.NeedsServe, "there is nobody to act with",
-			"nobody else can write while this process holds the store: no bindery serve runs on it", "bindery serve")
+			"nobody else can write while this process holds the store: no bindery serve runs on it", do("serve"))
 	}
 	key, err := c.agentKey()
 	if err != nil {
@@ -138,9 +138,9 @@ func (v *nodeAgent) act(ctx context.Context, c *cli, p *patient, cfg agent.Confi
 	case cfg.SecretsIn == "":
 		cfg.SecretsIn = inFile
 	case cfg.SecretsIn != inSealed && cfg.SecretsIn != inFile:
-		return usage(fmt.Sprintf("secrets cannot be stored in %q", clip(cfg.SecretsIn)), "it is sealed or file", "bindery agent --secrets sealed")
+		return usage(fmt.Sprintf("secrets cannot be stored in %q", clip(cfg.SecretsIn)), "it is sealed or file", do("agent").With("--secrets", "sealed"))
 	case cfg.SecretsIn == inSealed && key == nil:
-		return usage("secrets cannot be sealed", "that needs a key of the agent's own, and on a local store it logs in with none", "bindery agent --secrets file")
+		return usage("secrets cannot be sealed", "that needs a key of the agent's own, and on a local store it logs in with none", do("agent").With("--secrets", "file"))
 	}
 	for {
 		err := v.once(ctx, c, p.now, cfg)
@@ -168,7 +168,7 @@ func (v *nodeAgent) once(ctx context.Context, c *cli, s *session, cfg agent.Conf
 	}
 	if me.Role != events.RoleAgent && me.Name != "" { // who reads the store's files has no name
 		return refusal(commands.NotPermitted, "this key may not act for a node", fmt.Sprintf("%s is granted as %s", me.Name, me.Role),
-			"bindery access grant NAME --role agent --node "+v.node+" --nkey KEY")
+			do("access grant", "NAME").With("--role", "agent").With("--node", v.node).With("--nkey", "KEY"))
 	}
 	var node projections.NodeView
 	if err := askInto(about, s, commands.ShowNode{Node: v.node}, &node); err != nil {
@@ -256,7 +256,7 @@ func (v *nodeAgent) rootDir(c *cli) (string, error) {
 	}
 	home := c.program.Getenv("HOME")
 	if home == "" {
-		return "", usage("it is not said where the agent writes", "neither --root nor XDG_STATE_HOME or HOME says it", "bindery agent --node "+v.node+" --root DIR")
+		return "", usage("it is not said where the agent writes", "neither --root nor XDG_STATE_HOME or HOME says it", do("agent").With("--node", v.node).With("--root", "DIR"))
 	}
 	return filepath.Join(home, ".local", "state", "bindery", "agent"), nil
 }
@@ -268,7 +268,7 @@ func groupID(name string) (int, error) {
 	}
 	g, err := user.LookupGroup(name)
 	if err != nil {
-		return 0, usage("there is no such group", err.Error(), "getent group")
+		return 0, usage("there is no such group", err.Error(), advise("getent group"))
 	}
 	return strconv.Atoi(g.Gid)
 }
@@ -281,15 +281,15 @@ func resolvers(flags []string) (map[string]string, error) {
 		words := strings.Fields(command)
 		switch {
 		case !ok || len(words) == 0:
-			return nil, usage("a resolver is not SCHEME=COMMAND", "", "bindery agent --resolve vault=/usr/local/bin/from-vault")
+			return nil, usage("a resolver is not SCHEME=COMMAND", "", do("agent").With("--resolve", "vault=/usr/local/bin/from-vault"))
 		case !slices.Contains(events.SecretSchemes(), scheme):
-			return nil, usage(fmt.Sprintf("no reference to a secret has the scheme %q", clip(scheme)), "there are "+strings.Join(events.SecretSchemes(), ", "), "")
+			return nil, usage(fmt.Sprintf("no reference to a secret has the scheme %q", clip(scheme)), "there are "+strings.Join(events.SecretSchemes(), ", "), commands.Fix{})
 		case scheme == inSealed || scheme == inFile:
-			return nil, usage("the agent resolves "+scheme+": itself", "", "bindery agent --help")
+			return nil, usage("the agent resolves "+scheme+": itself", "", do("agent").With("--help"))
 		case !filepath.IsAbs(words[0]):
-			return nil, usage("the command that resolves "+scheme+": is no absolute path", "what it runs must not depend on where it is started", "")
+			return nil, usage("the command that resolves "+scheme+": is no absolute path", "what it runs must not depend on where it is started", commands.Fix{})
 		case slices.Contains(slices.Collect(maps.Keys(out)), scheme):
-			return nil, usage("two commands resolve "+scheme+":", "", "bindery agent --help")
+			return nil, usage("two commands resolve "+scheme+":", "", do("agent").With("--help"))
 		}
 		out[scheme] = command
 	}

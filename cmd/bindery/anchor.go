@@ -55,7 +55,7 @@ func (c *cli) anchorMode() (anchorMode, error) {
 	m := anchorSecond
 	if text := c.program.Getenv("BINDERY_ANCHOR"); text != "" {
 		if err := m.Set(text); err != nil {
-			return m, usage(fmt.Sprintf("BINDERY_ANCHOR is %q", clip(text)), err.Error(), "")
+			return m, usage(fmt.Sprintf("BINDERY_ANCHOR is %q", clip(text)), err.Error(), commands.Fix{})
 		}
 	}
 	return m, nil
@@ -85,7 +85,7 @@ func (c *cli) anchors() (ledger.Anchors, error) {
 func (c *cli) anchorsFor(dir string) (ledger.Anchors, error) {
 	anchors, err := c.anchors()
 	if err == nil && ledger.Within(anchors.Dir, dir) {
-		return anchors, usage("the anchors would lie in the store "+dir, "what harms the store would harm them, too", "bindery --anchors DIR status")
+		return anchors, usage("the anchors would lie in the store "+dir, "what harms the store would harm them, too", do("status").With("--anchors", "DIR"))
 	}
 	if err == nil {
 		err = checkAnchors(anchors.Dir)
@@ -95,11 +95,11 @@ func (c *cli) anchorsFor(dir string) (ledger.Anchors, error) {
 
 // unreadAnchor refuses to go on without knowing what the anchor says.
 func unreadAnchor(anchors ledger.Anchors, err error) *commands.Refusal {
-	r := refusal(commands.StoreUnusable, "the anchor cannot be read", err.Error()+"; without it nobody knows whether the ledger has lost something", "ls -la "+quote(anchors.Dir))
+	r := refusal(commands.StoreUnusable, "the anchor cannot be read", err.Error()+"; without it nobody knows whether the ledger has lost something", program("ls", "-la", anchors.Dir))
 	var bad *ledger.AnchorError
 	if errors.As(err, &bad) {
 		r.Why += ". Where a backup or a checkpoint tells that it has not, the file is put aside, and another one is kept from then on"
-		r.Fix = "mv " + quote(bad.Path) + " " + quote(bad.Path+".bad")
+		r.Fix = program("mv", bad.Path, bad.Path+".bad")
 	}
 	return r
 }

@@ -75,14 +75,15 @@ func (d *damage) what() string {
 // refusal is what a write is told, and a read beside its answer: what is lost, and
 // the two ways on.
 func (d *damage) refusal() *commands.Refusal {
-	r := refusal(commands.LedgerDamaged, "the ledger in "+d.dir+" has lost what was acknowledged; nothing is written to it", d.why(), "bindery restore FILE --store DIR")
-	r.Candidates = append(r.Candidates, commands.Candidate{Name: "restore", Why: "brings back what a backup has, into an empty directory: bindery restore FILE --store DIR"})
+	r := refusal(commands.LedgerDamaged, "the ledger in "+d.dir+" has lost what was acknowledged; nothing is written to it", d.why(), do("restore", "FILE").With("--store", "DIR"))
+	r.Candidates = append(r.Candidates, commands.Candidate{Name: "restore", Why: "brings back what a backup has, into an empty directory", Fix: do("restore", "FILE").With("--store", "DIR")})
 	switch {
 	case d.aside != "":
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: "begin anew", Why: "if the ledger was taken away on purpose: " + d.aside})
 	case !d.unread:
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: "audit recover",
-			Why: fmt.Sprintf("goes on from %s, without what is lost: bindery audit recover --accept-loss --reason TEXT --store %s", d.from(), quote(d.dir))})
+			Why: fmt.Sprintf("goes on from %s, without what is lost", d.from()),
+			Fix: do("audit recover").With("--accept-loss").With("--reason", "TEXT").With("--store", d.dir)})
 	}
 	return r
 }

@@ -59,7 +59,7 @@ func (v *apply) run(ctx context.Context, c *cli, _ []string) error {
 	}
 	done, err := v.apply(ctx, c, req, part)
 	if err != nil {
-		return v.same(c, err)
+		return err
 	}
 	return v.print(c, done)
 }
@@ -115,7 +115,7 @@ func (v *apply) first(ctx context.Context, c *cli, req commands.Request) (done s
 		return done, err
 	}
 	if req.ExpectSeq != nil && *req.ExpectSeq != 0 {
-		return done, refusal(commands.LedgerMoved, fmt.Sprintf("the ledger is not at sequence %d", *req.ExpectSeq), "it is not begun yet", fixWithout+"--expect-seq")
+		return done, refusal(commands.LedgerMoved, fmt.Sprintf("the ledger is not at sequence %d", *req.ExpectSeq), "it is not begun yet", again().But("--expect-seq"))
 	}
 	if req.DryRun {
 		done.add(r)
@@ -132,34 +132,13 @@ func (v *apply) mesh(c *cli, req commands.Request) (string, error) {
 	said := req.Command.(commands.ApplyManifest).Manifest.Mesh
 	switch {
 	case said == "" && c.globals.mesh == "":
-		return "", usage("the mesh to begin is not named", "the manifest has no mesh, and --mesh is not given", fixWith+"--mesh NAME")
+		return "", usage("the mesh to begin is not named", "the manifest has no mesh, and --mesh is not given", again().With("--mesh", "NAME"))
 	case said == "":
 		return c.globals.mesh, nil
 	case c.globals.mesh != "" && c.globals.mesh != said:
-		return "", refusal(commands.WrongMesh, "the manifest is of mesh "+said, "--mesh says "+c.globals.mesh, fixWith+"--mesh "+said)
+		return "", refusal(commands.WrongMesh, "the manifest is of mesh "+said, "--mesh says "+c.globals.mesh, again().With("--mesh", said))
 	}
 	return said, nil
-}
-
-// same makes what the core suggests of the command line that was given: the
-// core knows neither the file nor the other flags.
-func (v *apply) same(c *cli, err error) error {
-	var r *commands.Refusal
-	if !errors.As(err, &r) {
-		return err
-	}
-	rest, ok := strings.CutPrefix(r.Fix, "bindery apply -f FILE")
-	if !ok {
-		return err
-	}
-	out := *r
-	if rest = strings.TrimSpace(rest); strings.HasPrefix(rest, "--") {
-		out.Fix = fixWith + rest
-	} else {
-		args := slices.DeleteFunc(slices.Clone(c.args), func(a string) bool { return a == "--atomic" })
-		out.Fix = "bindery " + quoteAll(args)
-	}
-	return &out
 }
 
 // print shows what became of each object. Where something is left to be asked

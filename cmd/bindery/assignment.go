@@ -64,10 +64,10 @@ func (v *assignmentCreate) choices() (map[string]string, error) {
 	for _, text := range v.bind {
 		slot, provider, ok := strings.Cut(text, "=")
 		if !ok || slot == "" || provider == "" {
-			return nil, usage(fmt.Sprintf("--bind %q is not SLOT=PROVIDER", clip(text)), "", "bindery assignment create --help")
+			return nil, usage(fmt.Sprintf("--bind %q is not SLOT=PROVIDER", clip(text)), "", do("assignment create").With("--help"))
 		}
 		if _, twice := out[slot]; twice {
-			return nil, usage("--bind names slot "+clip(slot)+" twice", "", "bindery assignment create --help")
+			return nil, usage("--bind names slot "+clip(slot)+" twice", "", do("assignment create").With("--help"))
 		}
 		if out == nil {
 			out = map[string]string{}

@@ -122,11 +122,11 @@ func (c *cli) withRecord(ctx context.Context, f func(s *session) error) error {
 func readCheckpoint(path string, verifiers []string) (ledger.Checkpoint, []string, error) {
 	if len(verifiers) == 0 {
 		return ledger.Checkpoint{}, nil, usage("nobody is named who may have signed the checkpoint", "without --verifier anybody could have written it; bindery audit keygen has printed the key",
-			fixWith+"--verifier KEY")
+			again().With("--verifier", "KEY"))
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return ledger.Checkpoint{}, nil, usage("the checkpoint cannot be read", err.Error(), "ls -l "+quote(path))
+		return ledger.Checkpoint{}, nil, usage("the checkpoint cannot be read", err.Error(), program("ls", "-l", path))
 	}
 	cp, by, err := ledger.OpenCheckpoint(data, verifiers)
 	if errors.Is(err, ledger.ErrBadKey) {
@@ -140,9 +140,9 @@ func readCheckpoint(path string, verifiers []string) (ledger.Checkpoint, []strin
 
 // unsigned refuses a checkpoint that proves nothing.
 func unsigned(what string, err error) error {
-	return refusal(commands.CheckpointInvalid, what+" proves nothing", err.Error(), "head "+quote(what))
+	return refusal(commands.CheckpointInvalid, what+" proves nothing", err.Error(), program("head", what))
 }
 
 func badVerifier(err error) error {
-	return usage("--verifier is no key", err.Error(), "bindery audit keygen FILE")
+	return usage("--verifier is no key", err.Error(), do("audit keygen", "FILE"))
 }

@@ -56,7 +56,7 @@ func (v *auditCheckpoint) run(ctx context.Context, c *cli, _ []string) error {
 		}
 		done, err := c.verified(ctx, s.log, ledger.Verifying{To: last}, &snapshotsHeld{}, func([]events.Event) {}, "verifying before it is signed")
 		cp = ledger.Checkpoint{Mesh: done.Last.Mesh, MeshName: s.mesh, Seq: done.Last.Seq, Chain: done.Last.Chain}
-		return stoppedReading(ctx, err, done.Last.Seq, "bindery audit checkpoint --key "+quote(v.key))
+		return stoppedReading(ctx, err, done.Last.Seq, do("audit checkpoint").With("--key", v.key))
 	})
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (v *auditCheckpoint) run(ctx context.Context, c *cli, _ []string) error {
 	}
 	if v.out != "" {
 		if err := ledger.ReplaceFile(v.out, 0o644, ledger.Bytes(signed)); err != nil {
-			return refusal(commands.StoreUnusable, "the checkpoint cannot be written", err.Error(), "ls -ld "+quote(filepath.Dir(v.out)))
+			return refusal(commands.StoreUnusable, "the checkpoint cannot be written", err.Error(), program("ls", "-ld", filepath.Dir(v.out)))
 		}
 	}
 	return v.print(c, checkpointMade{Mesh: cp.MeshName, MeshID: cp.Mesh, Seq: cp.Seq, Chain: cp.Chain.String(), Note: string(signed)})
@@ -93,7 +93,7 @@ func (v *auditCheckpoint) print(c *cli, made checkpointMade) error {
 func readSigner(path string) (string, error) {
 	key, err := os.ReadFile(path)
 	if err != nil {
-		return "", usage("the key cannot be read", err.Error(), "ls -l "+quote(path))
+		return "", usage("the key cannot be read", err.Error(), program("ls", "-l", path))
 	}
 	if _, err := (ledger.Checkpoint{}).Sign(string(key)); err != nil {
 		return "", badSigner(path)
@@ -102,5 +102,5 @@ func readSigner(path string) (string, error) {
 }
 
 func badSigner(path string) error {
-	return usage("the file "+path+" holds no key that signs checkpoints", "", "bindery audit keygen OTHER")
+	return usage("the file "+path+" holds no key that signs checkpoints", "", do("audit keygen", "OTHER"))
 }

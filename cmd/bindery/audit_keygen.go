@@ -37,7 +37,7 @@ func (v *auditKeygen) flags(f *flags) {
 func (v *auditKeygen) run(_ context.Context, c *cli, args []string) error {
 	name := cmp.Or(v.name, c.globals.mesh, "bindery")
 	if strings.ContainsAny(name, "+ \t\r\n") {
-		return usage("the name cannot be that of a key", "it has a space or a '+'", "bindery audit keygen "+quote(args[0])+" --name home")
+		return usage("the name cannot be that of a key", "it has a space or a '+'", do("audit keygen", args[0]).With("--name", "home"))
 	}
 	secret, verifier, err := note.GenerateKey(rand.Reader, name)
 	if err != nil {
@@ -45,9 +45,9 @@ func (v *auditKeygen) run(_ context.Context, c *cli, args []string) error {
 	}
 	if err := writeSecret(args[0], secret); err != nil {
 		if errors.Is(err, os.ErrExist) {
-			return usage("the file "+args[0]+" is there already", "a key that was lost cannot be made again", "bindery audit keygen OTHER")
+			return usage("the file "+args[0]+" is there already", "a key that was lost cannot be made again", do("audit keygen", "OTHER"))
 		}
-		return refusal(commands.StoreUnusable, "the key cannot be written", err.Error(), "")
+		return refusal(commands.StoreUnusable, "the key cannot be written", err.Error(), commands.Fix{})
 	}
 	data, err := marshal(keyMade{File: args[0], Verifier: verifier})
 	if err != nil {

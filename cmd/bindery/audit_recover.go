@@ -69,7 +69,7 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 	}
 	if !v.acceptLoss {
 		r := d.refusal()
-		r.Message, r.Fix = "it is not said that the loss is accepted", fixWith+"--accept-loss"
+		r.Message, r.Fix = "it is not said that the loss is accepted", again().With("--accept-loss")
 		return r
 	}
 	found := commands.RecoverMesh{AnchorSeq: d.anchor.Seq, AnchorChain: d.anchor.Chain.String(), FoundSeq: d.end.Seq}
@@ -100,7 +100,7 @@ func (v *auditRecover) run(ctx context.Context, c *cli, _ []string) error {
 }
 
 func noReason(what string) error {
-	return refusal(commands.ReasonRequired, what+" needs a reason", "it is kept with the event, for whoever asks later", fixWith+"--reason TEXT")
+	return refusal(commands.ReasonRequired, what+" needs a reason", "it is kept with the event, for whoever asks later", again().With("--reason", "TEXT"))
 }
 
 // acknowledge records that somebody has looked at the messages that are no part of the
@@ -148,7 +148,7 @@ func (c *cli) examineDamage(ctx context.Context, dir string) (d *damage, foreign
 	d = s.damage
 	if err == nil && d == nil {
 		if foreign = s.log.Foreign(); foreign.Open == 0 {
-			err = refusal(commands.NothingLost, "nothing is lost", "the ledger is what its anchor proves", "bindery audit verify")
+			err = refusal(commands.NothingLost, "nothing is lost", "the ledger is what its anchor proves", do("audit verify"))
 		}
 	}
 	if d != nil {

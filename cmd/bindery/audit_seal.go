@@ -35,7 +35,7 @@ func (v *auditSeal) flags(f *flags) {
 
 func (v *auditSeal) run(ctx context.Context, c *cli, _ []string) error {
 	if !v.yes && !v.dryRun {
-		return usage("sealing cannot be undone", "nothing can be written to the ledger afterwards, by nobody", fixWith+"--yes")
+		return usage("sealing cannot be undone", "nothing can be written to the ledger afterwards, by nobody", again().With("--yes"))
 	}
 	return c.change(ctx, &v.write, "mesh", commands.SealMesh{Successor: v.successor})
 }

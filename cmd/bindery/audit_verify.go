@@ -100,7 +100,7 @@ func (v *auditVerify) run(ctx context.Context, c *cli, _ []string) error {
 		known = append(known, cp.Position())
 	}
 	if v.checkpoint == "" && len(v.verifiers) > 0 {
-		return usage("--verifier is given, and no checkpoint that it would be for", "nothing is held against the log", fixWith+"--checkpoint FILE")
+		return usage("--verifier is given, and no checkpoint that it would be for", "nothing is held against the log", again().With("--checkpoint", "FILE"))
 	}
 	var foreign uint64
 	err := c.withRecord(ctx, func(s *session) (err error) {
@@ -145,7 +145,7 @@ func (v *auditVerify) walk(ctx context.Context, c *cli, s *session, known []ledg
 	if err == nil && len(held.wrong) > 0 {
 		err = wrongSnapshots(held.wrong)
 	}
-	return done.FirstForeign, stoppedReading(ctx, s.firstDamage(err), done.Last.Seq, "bindery audit verify")
+	return done.FirstForeign, stoppedReading(ctx, s.firstDamage(err), done.Last.Seq, do("audit verify"))
 }
 
 // foreignError says that somebody else wrote into the stream of a sound log.
@@ -160,12 +160,12 @@ func (e *foreignError) refusal(mesh string) *commands.Refusal {
 	return refusal(commands.ForeignEvent, fmt.Sprintf("somebody else wrote into the stream of mesh %s: %s", mesh, e),
 		fmt.Sprintf("every event is sound, and %s in all are skipped, but whoever wrote them can publish there; once the next event is written, a new checkpoint says that they are known",
 			plural(int(e.n), "such message", "such messages")),
-		"bindery audit checkpoint --key FILE")
+		do("audit checkpoint").With("--key", "FILE"))
 }
 
 // wrongSnapshots says that the log is sound and what was made of it is not.
 func wrongSnapshots(files []string) error {
-	return refusal(commands.LedgerDamaged, "a snapshot is not what the events give", "the log is sound; answers from "+names(files)+" are not", "rm "+quoteAll(files))
+	return refusal(commands.LedgerDamaged, "a snapshot is not what the events give", "the log is sound; answers from "+names(files)+" are not", program(append([]string{"rm"}, files...)...))
 }
 
 // firstDamage is what comes first: what the walk through the log found, or what was
@@ -210,7 +210,7 @@ func (c *cli) verified(ctx context.Context, log *ledger.Log, v ledger.Verifying,
 }
 
 // stoppedReading is err, or after Ctrl-C how to begin again.
-func stoppedReading(ctx context.Context, err error, seq uint64, again string) error {
+func stoppedReading(ctx context.Context, err error, seq uint64, again commands.Fix) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (c *cli) verdict(view auditView, err error) error {
 	var foreign *foreignError
 	switch {
 	case errors.As(err, &other):
-		return refusal(commands.WrongMesh, "the checkpoint is of another mesh", err.Error(), "bindery status")
+		return refusal(commands.WrongMesh, "the checkpoint is of another mesh", err.Error(), do("status"))
 	case errors.As(err, &foreign):
 		view.Damage = &damageView{Seq: foreign.seq, Why: foreign.Error()}
 	case errors.As(err, &lost):
@@ -254,7 +254,7 @@ func (c *cli) verdict(view auditView, err error) error {
 		return service.AsRefusal(err)
 	}
 	r := refusal(commands.LedgerDamaged, fmt.Sprintf("the log of mesh %s is damaged: sequence %d is the first that is wrong", view.Mesh, view.Damage.Seq),
-		view.Damage.Why, "bindery restore FILE --store DIR")
+		view.Damage.Why, do("restore", "FILE").With("--store", "DIR"))
 	if view.Seq > 0 && view.Damage.Seq > 1 {
 		r.Why += fmt.Sprintf("; up to sequence %d it is sound", min(view.Seq, view.Damage.Seq-1))
 	}

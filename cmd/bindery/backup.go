@@ -60,13 +60,13 @@ func (v *backup) run(ctx context.Context, c *cli, args []string) error {
 	}
 	if len(args) == 0 || args[0] == "-" {
 		if isTerminal(c.streams.Out) {
-			return usage("a backup is not for a terminal", "it is as long as the ledger", "bindery backup FILE")
+			return usage("a backup is not for a terminal", "it is as long as the ledger", do("backup", "FILE"))
 		}
 		return c.withSoundRecord(ctx, func(s *session) error { return v.toStdout(ctx, c, s, key) })
 	}
 	path := args[0]
 	if _, err := os.Lstat(path); err == nil {
-		return usage("the file "+path+" is there already", "a backup never replaces another", "bindery backup "+quote(path+"-"+c.program.Clock().UTC().Format("20060102T150405Z")))
+		return usage("the file "+path+" is there already", "a backup never replaces another", do("backup", path+"-"+c.program.Clock().UTC().Format("20060102T150405Z")))
 	}
 	var made backupMade
 	err := c.withSoundRecord(ctx, func(s *session) (err error) {
@@ -110,11 +110,11 @@ func (v *backup) toStdout(ctx context.Context, c *cli, s *session, key string) e
 	if on.Note, err = signedNote(head, key); err != nil {
 		return err
 	}
-	return v.copy(ctx, c, s, c.streams.Out, on, "bindery backup")
+	return v.copy(ctx, c, s, c.streams.Out, on, do("backup"))
 }
 
 // copy writes what is left of a backup, with a bar.
-func (v *backup) copy(ctx context.Context, c *cli, s *session, to io.Writer, on ledger.Backing, again string) error {
+func (v *backup) copy(ctx context.Context, c *cli, s *session, to io.Writer, on ledger.Backing, again commands.Fix) error {
 	b := &bar{ui: c.ui, what: "backing up", total: int(on.Head.Seq)}
 	b.start()
 	defer b.stop()
@@ -143,7 +143,7 @@ func (v *backup) toFile(ctx context.Context, c *cli, s *session, path, key strin
 	if on.Note, err = signedNote(on.Head, key); err != nil {
 		return made, err
 	}
-	if err := v.copy(ctx, c, s, p.f, on, "bindery backup "+quote(path)); err != nil {
+	if err := v.copy(ctx, c, s, p.f, on, do("backup", path)); err != nil {
 		return made, partError(p.path, err)
 	}
 	bytes, err := p.finish(path)
@@ -162,7 +162,7 @@ func partError(path string, err error) error {
 	var fs *os.PathError
 	var link *ledger.LinkError
 	if errors.As(err, &fs) || errors.As(err, &link) {
-		return refusal(commands.StoreUnusable, "the backup cannot be written to "+path, err.Error(), "df -h "+quote(filepath.Dir(path)))
+		return refusal(commands.StoreUnusable, "the backup cannot be written to "+path, err.Error(), program("df", "-h", filepath.Dir(path)))
 	}
 	return err
 }

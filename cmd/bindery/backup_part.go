@@ -36,7 +36,7 @@ func openPart(path string) (*part, error) {
 		return nil, partError(path, err)
 	}
 	if !ok {
-		return nil, refusal(commands.StoreLocked, "another backup is written to "+path, "", "fuser -v "+quote(path))
+		return nil, refusal(commands.StoreLocked, "another backup is written to "+path, "", program("fuser", "-v", path))
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err == nil {
@@ -57,7 +57,7 @@ func ownPart(path string, f *os.File) error {
 	}
 	if uid, known := ownerOf(info); known && uid != os.Geteuid() || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
 		_ = f.Close()
-		return usage("the file "+path+" is not one that bindery backup has begun", "it is somebody else's, or others can use it, and the ledger would be written into it", "ls -l "+quote(path))
+		return usage("the file "+path+" is not one that bindery backup has begun", "it is somebody else's, or others can use it, and the ledger would be written into it", program("ls", "-l", path))
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (p *part) read() (head ledger.BackupHead, done ledger.Position, kept int64,
 	case errors.Is(err, ledger.ErrTruncated):
 		return head, done, 0, nil // not even the first line
 	case err != nil:
-		return head, done, 0, usage("the file "+p.path+" is no backup that was interrupted", err.Error(), "rm "+quote(p.path))
+		return head, done, 0, usage("the file "+p.path+" is no backup that was interrupted", err.Error(), program("rm", p.path))
 	}
 	for {
 		step, err := b.Next()
@@ -126,7 +126,7 @@ func (p *part) check(ctx context.Context, log *ledger.Log, done ledger.Position)
 	if err == nil && recs[0].Get(events.HeaderChain) == done.Chain.String() {
 		return nil
 	}
-	return refusal(commands.LedgerRestored, "the file "+p.path+" is not a backup of this ledger", "the ledger has another event at sequence "+strconv.FormatUint(done.Seq, 10), "rm "+quote(p.path))
+	return refusal(commands.LedgerRestored, "the file "+p.path+" is not a backup of this ledger", "the ledger has another event at sequence "+strconv.FormatUint(done.Seq, 10), program("rm", p.path))
 }
 
 // finish gives the whole backup its name, and returns its size.

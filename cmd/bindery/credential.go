@@ -201,7 +201,7 @@ func (v *credentialWriteOff) run(ctx context.Context, c *cli, args []string) err
 		return v.series(ctx, c)
 	}
 	return usage("bindery credential write-off needs either ASSIGNMENT/SLOT and --generation, or --provider and --all", "",
-		"bindery credential write-off --help")
+		do("credential write-off").With("--help"))
 }
 
 // series writes off what a provider has, batch by batch: what one wrote off the

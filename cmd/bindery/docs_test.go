@@ -656,6 +656,8 @@ func typeText(v reflect.Type) (string, []reflect.Type) {
 	switch v {
 	case reflect.TypeFor[events.ID]():
 		return "id", nil
+	case reflect.TypeFor[projections.Fix]():
+		return "string", nil // as it is shown (cli.asText)
 	case reflect.TypeFor[time.Time]():
 		return "time", nil
 	case reflect.TypeFor[json.RawMessage]():

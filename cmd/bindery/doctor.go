@@ -48,20 +48,22 @@ const (
 
 // doctorCheck is one thing that was looked at.
 type doctorCheck struct {
-	Code   string `json:"code"`
-	Status string `json:"status"`
-	What   string `json:"what"`
-	Why    string `json:"why"`
-	Fix    string `json:"fix"`
+	Code   string       `json:"code"`
+	Status string       `json:"status"`
+	What   string       `json:"what"`
+	Why    string       `json:"why"`
+	Fix    commands.Fix `json:"fix"`
 }
 
-func ok(code, what, why string) doctorCheck { return doctorCheck{code, checkOK, what, why, ""} }
+func ok(code, what, why string) doctorCheck {
+	return doctorCheck{code, checkOK, what, why, commands.Fix{}}
+}
 
-func warned(code, what, why, fix string) doctorCheck {
+func warned(code, what, why string, fix commands.Fix) doctorCheck {
 	return doctorCheck{code, checkWarn, what, why, fix}
 }
 
-func bad(code, what, why, fix string) doctorCheck {
+func bad(code, what, why string, fix commands.Fix) doctorCheck {
 	return doctorCheck{code, checkFail, what, why, fix}
 }
 
@@ -72,7 +74,7 @@ var ledgerChecks = []string{"ledger", "writer", "fsync", "stream", "replicas", "
 func skipped(why string, codes ...string) []doctorCheck {
 	out := make([]doctorCheck, len(codes))
 	for i, code := range codes {
-		out[i] = doctorCheck{code, checkSkipped, "not looked at", why, ""}
+		out[i] = doctorCheck{code, checkSkipped, "not looked at", why, commands.Fix{}}
 	}
 	return out
 }
@@ -87,7 +89,7 @@ func (v *doctor) run(ctx context.Context, c *cli, _ []string) error {
 	}
 	for i := range d.Items {
 		k := &d.Items[i]
-		k.What, k.Why, k.Fix = c.mask(k.What), c.mask(k.Why), c.pasteable(c.mask(k.Fix))
+		k.What, k.Why, k.Fix = c.mask(k.What), c.mask(k.Why), c.textual(k.Fix)
 	}
 	data, err := marshal(d)
 	if err != nil {
@@ -98,7 +100,7 @@ func (v *doctor) run(ctx context.Context, c *cli, _ []string) error {
 		plain("CHECK", func(k doctorCheck) string { return k.Code }),
 		plain("WHAT", func(k doctorCheck) string { return k.What }),
 		plain("WHY", func(k doctorCheck) string { return k.Why }),
-		plain("FIX", func(k doctorCheck) string { return k.Fix }),
+		plain("FIX", func(k doctorCheck) string { return k.Fix.Text() }),
 	})
 	if err != nil {
 		return err
@@ -124,7 +126,7 @@ func (v *doctor) examine(ctx context.Context, c *cli) diagnosis {
 	}
 	dir, err := c.storeDir()
 	if err != nil {
-		add(bad("setting_store", "no store is given", "neither --store nor BINDERY_STORE, XDG_DATA_HOME or HOME says where it is", "bindery --store DIR doctor"))
+		add(bad("setting_store", "no store is given", "neither --store nor BINDERY_STORE, XDG_DATA_HOME or HOME says where it is", do("doctor").With("--store", "DIR")))
 		add(c.meshSetting(""), c.outputSetting(), c.actorSetting())
 		add(skipped("there is no store", append([]string{"store", "lock", "space"}, ledgerChecks...)...)...)
 		return d
@@ -149,9 +151,9 @@ func (v *doctor) examine(ctx context.Context, c *cli) diagnosis {
 // noStore says why there is no store in a directory.
 func noStore(dir string) doctorCheck {
 	if _, err := os.Stat(filepath.Join(dir, server.JetStreamStoreDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return bad("store", "the store "+dir+" cannot be looked at", err.Error(), "ls -ld "+quote(dir))
+		return bad("store", "the store "+dir+" cannot be looked at", err.Error(), program("ls", "-ld", dir))
 	}
-	return bad("store", "no ledger in "+dir, "there is no store", "bindery init --mesh NAME")
+	return bad("store", "no ledger in "+dir, "there is no store", do("init").With("--mesh", "NAME"))
 }
 
 // examineLedger opens the store, or asks who serves it.
@@ -207,7 +209,7 @@ func checkRights(ctx context.Context, nc *nats.Conn, url string) doctorCheck {
 		return ok("rights", "this key may send requests and nothing else", "the server refused it "+subject)
 	}
 	return bad("rights", "this key may ask more of the server than requests", "it could publish to "+subject+": who may, can have stored messages copied to where the ledger is kept",
-		"bindery access permissions --writer-nkey KEY --answers-nkey KEY")
+		do("access permissions").With("--writer-nkey", "KEY").With("--answers-nkey", "KEY"))
 }
 
 // examineSession asks the writer how it is, and the ledger how that is.

@@ -70,9 +70,9 @@ func unopened(dir string, err error) (lock doctorCheck, found []doctorCheck) {
 		failed = checkStream(service.Inspection{Stream: ledger.Inspection{Stream: config.Stream, Settings: config.Settings}})
 	case errors.As(err, &newer):
 		failed = bad("versions", fmt.Sprintf("the ledger has an event of type %q", newer.Type), "a later version of bindery wrote it; this is "+serviceVersion,
-			"bindery version")
+			do("version"))
 	case errors.As(err, &old):
-		failed = bad("versions", "the server has version "+old.Found, "a ledger needs "+old.Need+" or later", "bindery version")
+		failed = bad("versions", "the server has version "+old.Found, "a ledger needs "+old.Need+" or later", do("version"))
 	case errors.As(err, &path), r.Code == commands.StoreUnusable:
 		lock = skipped("the store cannot be opened", "lock")[0]
 	}
@@ -89,7 +89,7 @@ func unanswered(err error) []doctorCheck {
 
 func checkWriter(in service.Inspection) doctorCheck {
 	if in.Trouble != "" {
-		return bad("writer", "nothing can be stored", in.Trouble, "journalctl -u bindery")
+		return bad("writer", "nothing can be stored", in.Trouble, advise("journalctl -u bindery"))
 	}
 	return ok("writer", "commands can be stored", "")
 }
@@ -98,9 +98,9 @@ func checkSync(in service.Inspection) doctorCheck {
 	switch {
 	case in.Synced == nil:
 		return warned("fsync", "whether the server syncs cannot be seen", `its configuration needs sync_interval: always in the block jetstream, `+
-			"else what was acknowledged may be lost when the power fails", "")
+			"else what was acknowledged may be lost when the power fails", commands.Fix{})
 	case !*in.Synced:
-		return bad("fsync", "the server acknowledges before it syncs", "what was acknowledged may be lost when the power fails", "")
+		return bad("fsync", "the server acknowledges before it syncs", "what was acknowledged may be lost when the power fails", commands.Fix{})
 	}
 	return ok("fsync", "what is acknowledged is on the disk", "the server syncs always")
 }
@@ -111,7 +111,7 @@ func checkStream(in service.Inspection) doctorCheck {
 		for i, s := range in.Stream.Settings {
 			texts[i] = fmt.Sprintf("%s is %s, need %s", s.Name, s.Found, s.Want)
 		}
-		return bad("stream", "the configuration of stream "+in.Stream.Stream+" was changed", strings.Join(texts, "; "), "nats stream edit "+in.Stream.Stream)
+		return bad("stream", "the configuration of stream "+in.Stream.Stream+" was changed", strings.Join(texts, "; "), program("nats", "stream", "edit", in.Stream.Stream))
 	}
 	return ok("stream", "stream "+in.Stream.Stream+" is as it must be", fmt.Sprintf("nothing may be deleted, no limits, storage %s; %s, %s",
 		in.Stream.Storage, plural(int(in.Stream.Messages), "message", "messages"), size(in.Stream.Bytes)))
@@ -122,11 +122,11 @@ func checkReplicas(in service.Inspection) doctorCheck {
 	what := plural(n, "replica", "replicas")
 	switch {
 	case len(in.Stream.Lagging) > 0:
-		return warned("replicas", what+", not all of them there", "offline or behind: "+strings.Join(in.Stream.Lagging, ", "), "nats stream info "+in.Stream.Stream)
+		return warned("replicas", what+", not all of them there", "offline or behind: "+strings.Join(in.Stream.Lagging, ", "), program("nats", "stream", "info", in.Stream.Stream))
 	case n == 1:
 		return ok("replicas", what, "this disk has the only copy")
 	case n%2 == 0:
-		return warned("replicas", what, "an even number survives no more than one less", "nats stream edit "+in.Stream.Stream+" --replicas "+strconv.Itoa(n+1))
+		return warned("replicas", what, "an even number survives no more than one less", program("nats", "stream", "edit", in.Stream.Stream, "--replicas", strconv.Itoa(n+1)))
 	}
 	return ok("replicas", what, "")
 }
@@ -134,7 +134,7 @@ func checkReplicas(in service.Inspection) doctorCheck {
 func checkForeign(in service.Inspection) doctorCheck {
 	if in.Foreign > 0 {
 		return warned("foreign", plural(int(in.Foreign), "message", "messages")+" in the stream that bindery did not write",
-			"they are skipped; who wrote them may write to the stream", "bindery status")
+			"they are skipped; who wrote them may write to the stream", do("status"))
 	}
 	return ok("foreign", "every message in the stream is an event", "")
 }
@@ -146,9 +146,9 @@ const clockSlack = time.Minute
 func checkClock(now, last time.Time) doctorCheck {
 	switch behind := last.Sub(now); {
 	case behind > clockSlack:
-		return bad("clock", "the writer's clock is "+since(behind)+" behind the last event", "the next command would be dated before those it follows", "timedatectl status")
+		return bad("clock", "the writer's clock is "+since(behind)+" behind the last event", "the next command would be dated before those it follows", program("timedatectl", "status"))
 	case behind > 0:
-		return warned("clock", "the writer's clock is "+since(behind)+" behind the last event", "until then commands are dated like that event", "timedatectl status")
+		return warned("clock", "the writer's clock is "+since(behind)+" behind the last event", "until then commands are dated like that event", program("timedatectl", "status"))
 	}
 	return ok("clock", "the writer's clock is not behind the last event", "that was at "+last.UTC().Format(time.RFC3339))
 }
@@ -158,24 +158,24 @@ func checkVersions(in service.Inspection, served bool) doctorCheck {
 	if served && (in.Version != serviceVersion || in.Commit != commit() || in.NATS != server.VERSION || in.Go != runtime.Version()) {
 		return warned("versions", "the serving process is another version than this one: "+what,
 			fmt.Sprintf("this is bindery %s, commit %s, nats-server %s, %s; that is commit %s", serviceVersion, orDash(commit()), server.VERSION, runtime.Version(), orDash(in.Commit)),
-			"systemctl restart bindery")
+			program("systemctl", "restart", "bindery"))
 	}
 	return ok("versions", what, "it knows every type of event in the ledger")
 }
 
 func checkRotations(st *statusView) doctorCheck {
-	return attended("rotations", st, "no rotation is overdue or stuck", "rotations are overdue, or wait for somebody", "bindery status", "overdue", string(projections.StepStuck))
+	return attended("rotations", st, "no rotation is overdue or stuck", "rotations are overdue, or wait for somebody", do("status"), "overdue", string(projections.StepStuck))
 }
 
 func checkRetiredNodes(st *statusView) doctorCheck {
-	return attended("retired_nodes", st, "nothing is left on retired nodes", "providers or assignments are left on retired nodes", "bindery status", "node_retired")
+	return attended("retired_nodes", st, "nothing is left on retired nodes", "providers or assignments are left on retired nodes", do("status"), "node_retired")
 }
 
 // mostNamed is how many things a check names.
 const mostNamed = 3
 
 // attended is a check of what status says.
-func attended(code string, st *statusView, fine, what, fix string, codes ...string) doctorCheck {
+func attended(code string, st *statusView, fine, what string, fix commands.Fix, codes ...string) doctorCheck {
 	var texts []string
 	for _, a := range st.Attention {
 		if !slices.Contains(codes, a.Code) {
@@ -184,7 +184,7 @@ func attended(code string, st *statusView, fine, what, fix string, codes ...stri
 		if texts = append(texts, a.What+": "+a.Why); len(texts) == 1 {
 			fix = a.Fix
 		} else {
-			fix = "bindery status"
+			fix = do("status")
 		}
 	}
 	switch n := len(texts); {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bindery/commands"
 	"bindery/events"
 )
 
@@ -22,7 +23,7 @@ func (c *cli) storeSetting(dir string) doctorCheck {
 	case filepath.IsAbs(data):
 		from = "neither --store nor BINDERY_STORE is given: the default below XDG_DATA_HOME"
 	case data != "":
-		return warned("setting_store", "the store is "+dir, "XDG_DATA_HOME is no absolute path and is not regarded: the default below HOME", "unset XDG_DATA_HOME")
+		return warned("setting_store", "the store is "+dir, "XDG_DATA_HOME is no absolute path and is not regarded: the default below HOME", advise("unset XDG_DATA_HOME"))
 	}
 	return ok("setting_store", "the store is "+dir, from)
 }
@@ -67,12 +68,12 @@ func (c *cli) outputSetting() doctorCheck {
 
 func (c *cli) actorSetting() doctorCheck {
 	if actor := c.program.Getenv("BINDERY_ACTOR"); actor != "" {
-		return judgeActor(actor, "BINDERY_ACTOR; --actor goes before it", "unset BINDERY_ACTOR")
+		return judgeActor(actor, "BINDERY_ACTOR; --actor goes before it", program("unset", "BINDERY_ACTOR"))
 	}
-	return judgeActor(osActor(), "the system's user and host; --actor and BINDERY_ACTOR go before them", "export BINDERY_ACTOR=NAME")
+	return judgeActor(osActor(), "the system's user and host; --actor and BINDERY_ACTOR go before them", program("export", "BINDERY_ACTOR=NAME"))
 }
 
-func judgeActor(actor, from, fix string) doctorCheck {
+func judgeActor(actor, from string, fix commands.Fix) doctorCheck {
 	if err := events.CheckActor(actor); err != nil {
 		return bad("setting_actor", "the actor cannot be recorded", err.Error()+"; it comes from "+from, fix)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,19 +26,19 @@ func hasKey(name string) bool { return name == endpointFile || strings.HasSuffix
 func checkFiles(dir string) []doctorCheck {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return []doctorCheck{bad("store", "the store "+dir+" cannot be looked at", err.Error(), "ls -ld "+quote(dir))}
+		return []doctorCheck{bad("store", "the store "+dir+" cannot be looked at", err.Error(), program("ls", "-ld", dir))}
 	}
 	var out []doctorCheck
 	mode := info.Mode().Perm()
 	switch {
 	case mode&0o022 != 0:
-		out = append(out, bad("store", fmt.Sprintf("others may write into %s: its mode is %04o", dir, mode), "whoever writes there writes the ledger", "chmod 700 "+quote(dir)))
+		out = append(out, bad("store", fmt.Sprintf("others may write into %s: its mode is %04o", dir, mode), "whoever writes there writes the ledger", program("chmod", "700", dir)))
 	case mode&0o055 != 0:
-		out = append(out, warned("store", fmt.Sprintf("others may look into %s: its mode is %04o", dir, mode), "what they can read of it is the ledger", "chmod 700 "+quote(dir)))
+		out = append(out, warned("store", fmt.Sprintf("others may look into %s: its mode is %04o", dir, mode), "what they can read of it is the ledger", program("chmod", "700", dir)))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return append(out, bad("store", "the store "+dir+" cannot be read", err.Error(), "ls -ld "+quote(dir)))
+		return append(out, bad("store", "the store "+dir+" cannot be read", err.Error(), program("ls", "-ld", dir)))
 	}
 	var foreign []string
 	for _, e := range entries {
@@ -49,18 +48,18 @@ func checkFiles(dir string) []doctorCheck {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // gone just now
 		case err != nil:
-			out = append(out, bad("store", path+" cannot be looked at", err.Error(), "ls -l "+quote(dir)))
+			out = append(out, bad("store", path+" cannot be looked at", err.Error(), program("ls", "-l", dir)))
 		case strings.HasPrefix(e.Name(), endpointFile+"."): // being written, or left by who was killed in it
 		case !own:
 			foreign = append(foreign, e.Name())
 		case hasKey(e.Name()) && i.Mode().Perm()&0o077 != 0:
-			out = append(out, bad("store", fmt.Sprintf("others may read %s: its mode is %04o", path, i.Mode().Perm()), "there is a key in it", "chmod 600 "+quote(path)))
+			out = append(out, bad("store", fmt.Sprintf("others may read %s: its mode is %04o", path, i.Mode().Perm()), "there is a key in it", program("chmod", "600", path)))
 		case i.Mode().Perm()&^want&0o022 != 0:
-			out = append(out, bad("store", fmt.Sprintf("others may write %s: its mode is %04o", path, i.Mode().Perm()), "it is a part of the store", fmt.Sprintf("chmod %o %s", want, quote(path))))
+			out = append(out, bad("store", fmt.Sprintf("others may write %s: its mode is %04o", path, i.Mode().Perm()), "it is a part of the store", program("chmod", fmt.Sprintf("%o", want), path)))
 		}
 	}
 	if foreign != nil {
-		out = append(out, warned("store", "files in the store that are not bindery's: "+strings.Join(firstFew(foreign), ", "), "a store is for nothing else", "ls -la "+quote(dir)))
+		out = append(out, warned("store", "files in the store that are not bindery's: "+strings.Join(firstFew(foreign), ", "), "a store is for nothing else", program("ls", "-la", dir)))
 	}
 	out = append(out, checkOwners(dir, info)...)
 	out = append(out, checkSwap("store", dir)...)
@@ -75,15 +74,19 @@ func checkSwap(code, dir string) []doctorCheck {
 	p, err := aboveProblem(dir)
 	switch {
 	case err != nil:
-		return []doctorCheck{bad(code, "not all directories above "+dir+" can be looked at", err.Error(), "ls -ld "+quote(dir))}
+		return []doctorCheck{bad(code, "not all directories above "+dir+" can be looked at", err.Error(), program("ls", "-ld", dir))}
 	case p == nil || p.Path == ledger.RealPath(dir): // that is said already
 		return nil
+	}
+	fix := program("ls", "-ld", p.Path)
+	if p.Fix != nil {
+		fix = program(p.Fix...)
 	}
 	check := warned
 	if p.Anybody {
 		check = bad
 	}
-	return []doctorCheck{check(code, "others could put another directory in the place of "+dir, p.Why, cmp.Or(p.Fix, "ls -ld "+quote(p.Path)))}
+	return []doctorCheck{check(code, "others could put another directory in the place of "+dir, p.Why, fix)}
 }
 
 // checkOwners looks for files of somebody else: of who ran a command as root,
@@ -95,7 +98,7 @@ func checkOwners(dir string, top fs.FileInfo) []doctorCheck {
 	}
 	var out []doctorCheck
 	if me := os.Geteuid(); me != owner {
-		out = append(out, bad("store", fmt.Sprintf("the store belongs to user %d, and this is user %d", owner, me), "it can be used by its owner alone", fmt.Sprintf("sudo -u '#%d' bindery doctor", owner)))
+		out = append(out, bad("store", fmt.Sprintf("the store belongs to user %d, and this is user %d", owner, me), "it can be used by its owner alone", program("sudo", "-u", "#"+fmt.Sprint(owner), "bindery", "doctor")))
 	}
 	var others []string
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -119,11 +122,11 @@ func checkOwners(dir string, top fs.FileInfo) []doctorCheck {
 		return nil
 	})
 	if err != nil {
-		out = append(out, bad("store", "not all files of the store can be looked at", err.Error(), "ls -la "+quote(dir)))
+		out = append(out, bad("store", "not all files of the store can be looked at", err.Error(), program("ls", "-la", dir)))
 	}
 	if others != nil {
 		out = append(out, bad("store", fmt.Sprintf("%s in the store belong to another user than the store: %s", plural(len(others), "file", "files"), strings.Join(firstFew(others), ", ")),
-			"its owner may be unable to open them", fmt.Sprintf("chown -R %d %s", owner, quote(dir))))
+			"its owner may be unable to open them", program("chown", "-R", fmt.Sprint(owner), dir)))
 	}
 	return out
 }
@@ -155,7 +158,7 @@ func checkSpace(dir string) doctorCheck {
 }
 
 func judgeSpace(dir string, d disk, wrote error) doctorCheck {
-	fix := "df -h " + quote(dir)
+	fix := program("df", "-h", dir)
 	what := size(d.free) + " free of " + size(d.total)
 	switch {
 	case wrote != nil:

@@ -354,7 +354,7 @@ func TestDoctorJudges(t *testing.T) {
 	attention := func(codes ...string) *statusView {
 		st := &statusView{}
 		for i, code := range codes {
-			st.Attention = append(st.Attention, projections.Attention{Code: code, What: "thing " + string(rune('a'+i)), Why: "so", Fix: "bindery fix"})
+			st.Attention = append(st.Attention, projections.Attention{Code: code, What: "thing " + string(rune('a'+i)), Why: "so", Fix: do("fix")})
 		}
 		return st
 	}
@@ -384,13 +384,13 @@ func TestDoctorJudges(t *testing.T) {
 		"a minute behind":    {checkClock(hour.Add(-time.Minute), hour), checkWarn, "1m0s"},
 		"more behind":        {checkClock(hour.Add(-time.Minute-time.Millisecond), hour), checkFail, "1m0s"},
 		"not behind":         {checkClock(hour, hour), checkOK, ""},
-		"one stuck":          {checkRotations(attention("stuck", "node_retired")), checkWarn, "bindery fix"},
+		"one stuck":          {checkRotations(attention("stuck", "node_retired")), checkWarn, "fix"},
 		"many late":          {checkRotations(attention("overdue", "overdue", "stuck", "overdue", "drift")), checkWarn, "thing c: so; 1 more"},
 		"none late":          {checkRotations(attention("drift")), checkOK, ""},
 		"one left":           {checkRetiredNodes(attention("node_retired")), checkWarn, "thing a: so"},
 		"none left":          {checkRetiredNodes(attention("overdue")), checkOK, ""},
 	} {
-		if text := strings.Join([]string{c.got.What, c.got.Why, c.got.Fix}, "\n"); c.got.Status != c.status || !strings.Contains(text, c.says) {
+		if text := strings.Join([]string{c.got.What, c.got.Why, c.got.Fix.String()}, "\n"); c.got.Status != c.status || !strings.Contains(text, c.says) {
 			t.Errorf("%s: got %+v, want %s and %q", name, c.got, c.status, c.says)
 		}
 	}

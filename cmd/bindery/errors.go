@@ -18,12 +18,12 @@ import (
 	"bindery/events"
 )
 
-func refusal(code commands.Code, message, why, fix string) *commands.Refusal {
+func refusal(code commands.Code, message, why string, fix commands.Fix) *commands.Refusal {
 	return &commands.Refusal{Code: code, Message: message, Why: why, Fix: fix, Candidates: []commands.Candidate{}}
 }
 
 // usage refuses a command line.
-func usage(message, why, fix string) *commands.Refusal {
+func usage(message, why string, fix commands.Fix) *commands.Refusal {
 	return refusal(commands.Usage, message, why, fix)
 }
 
@@ -38,11 +38,11 @@ func (c *cli) refusalOf(cmd *cobra.Command, err error) *commands.Refusal {
 		r = manifestRefusal(bad)
 	case errors.As(err, &r):
 	case errors.As(err, &unwritten) && unwritten.Op == "write" && unwritten.Path == os.Stdout.Name():
-		r = refusal(commands.StoreUnusable, "the output cannot be written", err.Error(), "df -h .")
+		r = refusal(commands.StoreUnusable, "the output cannot be written", err.Error(), program("df", "-h", "."))
 	case errors.As(err, &ran):
 		r = service.AsRefusal(err)
 	default: // cobra's own
-		r = usage(err.Error(), "", cmd.CommandPath()+" --help")
+		r = usage(err.Error(), "", helpOf(cmd.CommandPath()))
 	}
 	if c.interrupted.Err() != nil && (r.Code == commands.OutcomeUnknown || r.Code == commands.Unreachable || errors.Is(err, context.Canceled)) {
 		out := *r
@@ -52,8 +52,20 @@ func (c *cli) refusalOf(cmd *cobra.Command, err error) *commands.Refusal {
 	if r.Code == commands.Interrupted {
 		r.Message, r.Why = "interrupted", r.Message+withColon(r.Why)
 	}
-	r.Fix = c.pasteable(r.Fix)
-	return r
+	return c.shownRefusal(r)
+}
+
+// shownRefusal is a refusal as people read it: what helps is text.
+func (c *cli) shownRefusal(r *commands.Refusal) *commands.Refusal {
+	out := *r
+	out.Fix = c.textual(r.Fix)
+	out.Candidates = slices.Clone(r.Candidates)
+	for i := range out.Candidates {
+		if f := &out.Candidates[i].Fix; !f.IsZero() {
+			*f = c.textual(*f)
+		}
+	}
+	return &out
 }
 
 func withColon(s string) string {
@@ -67,6 +79,9 @@ func withColon(s string) string {
 func manifestRefusal(errs manifest.Errors) *commands.Refusal {
 	first := errs[0]
 	r := refusal(commands.Code(first.Code), first.Error(), first.Why, first.Fix)
+	if r.Fix.IsZero() && first.Write != "" {
+		r.Fix = advise(first.Write)
+	}
 	if len(errs) > 1 {
 		r.Why = strings.TrimPrefix(r.Why+fmt.Sprintf("; %d more are wrong", len(errs)-1), "; ")
 	}
@@ -80,47 +95,6 @@ func manifestRefusal(errs manifest.Errors) *commands.Refusal {
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: strings.TrimSuffix(strings.TrimSuffix(e.Error(), e.Message), ": "), Why: e.Message})
 	}
 	return r
-}
-
-// The core does not know the command line it was asked by; what it suggests is
-// made whole here.
-const (
-	fixWith    = "the same command with "
-	fixWithout = "the same command without "
-)
-
-// pasteable makes a fix one command that can be pasted.
-func (c *cli) pasteable(fix string) string {
-	if more, ok := strings.CutPrefix(fix, fixWith); ok && strings.HasPrefix(more, "--") {
-		flag, value, _ := strings.Cut(more, " ")
-		args := append(without(shown(c.args), flag), flag)
-		if value != "" {
-			args = append(args, value)
-		}
-		return "bindery " + quoteAll(args)
-	}
-	if flag, ok := strings.CutPrefix(fix, fixWithout); ok && strings.HasPrefix(flag, "--") {
-		return "bindery " + quoteAll(without(shown(c.args), flag))
-	}
-	if c.globals.store != "" && strings.HasPrefix(fix, "bindery ") && !strings.Contains(fix, "--store") {
-		fix += " --store " + quote(c.globals.store) // else it would go to another store
-	}
-	return fix
-}
-
-// without takes a flag that has a value out of a command line.
-func without(args []string, flag string) []string {
-	var out []string
-	for i := 0; i < len(args); i++ {
-		switch {
-		case args[i] == flag:
-			i++
-		case strings.HasPrefix(args[i], flag+"="):
-		default:
-			out = append(out, args[i])
-		}
-	}
-	return out
 }
 
 // otherwise puts another argument in the place of one, the last that is it.
@@ -162,7 +136,7 @@ func unknownCommand(parent *cobra.Command, name string) error {
 			names = append(names, c.Name())
 		}
 	}
-	r := usage(fmt.Sprintf("%s has no command %q", parent.CommandPath(), clip(name)), "", parent.CommandPath()+" --help")
+	r := usage(fmt.Sprintf("%s has no command %q", parent.CommandPath(), clip(name)), "", helpOf(parent.CommandPath()))
 	return didYouMean(r, name, names, parent.CommandPath()+" ")
 }
 
@@ -178,13 +152,13 @@ func didYouMean(r *commands.Refusal, text string, names []string, before string)
 	for _, n := range near {
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar name"})
 	}
-	r.Fix = before + near[0] + " --help"
+	r.Fix = helpOf(before + near[0])
 	return r
 }
 
 // flagError says what is wrong with a flag.
 func flagError(cmd *cobra.Command, err error) error {
-	help := cmd.CommandPath() + " --help"
+	help := helpOf(cmd.CommandPath())
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return usage(err.Error(), "", help)
@@ -222,9 +196,9 @@ func argsOf(cmd *cobra.Command) cobra.PositionalArgs {
 func checkArgs(cmd *cobra.Command, want, args []string) error {
 	switch {
 	case len(args) < len(want):
-		return usage(cmd.CommandPath()+" needs "+strings.Join(want[len(args):], " and "), "usage: "+cmd.UseLine(), cmd.CommandPath()+" --help")
+		return usage(cmd.CommandPath()+" needs "+strings.Join(want[len(args):], " and "), "usage: "+cmd.UseLine(), helpOf(cmd.CommandPath()))
 	case len(args) > len(want):
-		return usage(fmt.Sprintf("%s takes no argument %q", cmd.CommandPath(), clip(args[len(want)])), "usage: "+cmd.UseLine(), cmd.CommandPath()+" --help")
+		return usage(fmt.Sprintf("%s takes no argument %q", cmd.CommandPath(), clip(args[len(want)])), "usage: "+cmd.UseLine(), helpOf(cmd.CommandPath()))
 	}
 	return nil
 }

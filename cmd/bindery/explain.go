@@ -43,7 +43,7 @@ func (v *explain) run(ctx context.Context, c *cli, args []string) error {
 	case len(args) == 0 && v.module != "":
 		return v.placed(ctx, c)
 	}
-	return usage("bindery explain needs either ASSIGNMENT/SLOT or --module and --node", "", "bindery explain --help")
+	return usage("bindery explain needs either ASSIGNMENT/SLOT or --module and --node", "", do("explain").With("--help"))
 }
 
 func explainedSlot(v explanation) string { return v.Slot }

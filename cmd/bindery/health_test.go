@@ -363,8 +363,8 @@ func TestScrapeOfAHangingWriter(t *testing.T) {
 // Every end of a command is one of a few.
 func TestOutcomes(t *testing.T) {
 	for want, errs := range map[string][]error{
-		"refused": {refusal(commands.NameTaken, "", "", ""), refusal(commands.NodeNotFound, "", "", ""), refusal(commands.LedgerMoved, "", "", ""), refusal(commands.NameInvalid, "", "", "")},
-		"failed":  {errors.New("x"), fmt.Errorf("x: %w", &ledger.StoreError{Err: errors.New("full")}), refusal(commands.OutcomeUnknown, "", "", ""), handler.ErrClosed},
+		"refused": {refusal(commands.NameTaken, "", "", commands.Fix{}), refusal(commands.NodeNotFound, "", "", commands.Fix{}), refusal(commands.LedgerMoved, "", "", commands.Fix{}), refusal(commands.NameInvalid, "", "", commands.Fix{})},
+		"failed":  {errors.New("x"), fmt.Errorf("x: %w", &ledger.StoreError{Err: errors.New("full")}), refusal(commands.OutcomeUnknown, "", "", commands.Fix{}), handler.ErrClosed},
 	} {
 		for _, err := range errs {
 			if got := outcome(commands.Request{}, commands.Result{}, err); got != want {

@@ -155,7 +155,7 @@ func historyItemOf(st *projections.State, e *events.Event) historyItem {
 }
 
 // momentAt finds where a moment is.
-func (c *cli) momentAt(ctx context.Context, s *session, text, fix string) (service.Moment, error) {
+func (c *cli) momentAt(ctx context.Context, s *session, text string, fix commands.Fix) (service.Moment, error) {
 	at, err := c.momentOf(text, fix)
 	if err != nil {
 		return service.Moment{}, err

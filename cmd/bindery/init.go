@@ -53,7 +53,7 @@ func (v *meshInit) flags(f *flags) {
 func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 	mesh := c.globals.mesh
 	if mesh == "" {
-		return usage("bindery init needs --mesh NAME", "a ledger is that of one mesh", "bindery init --mesh NAME")
+		return usage("bindery init needs --mesh NAME", "a ledger is that of one mesh", do("init").With("--mesh", "NAME"))
 	}
 	req, err := c.request(&v.write, commands.CreateMesh{Name: mesh, Operator: v.operator, NKey: v.nkey, Writer: v.writer})
 	if err != nil {
@@ -66,7 +66,7 @@ func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 		return v.onServer(ctx, c, n, mesh, req)
 	}
 	if v.writer != "" {
-		return usage("--writer is given, and no server", "a store proves what is written with a secret of its own", fixWithout+"--writer")
+		return usage("--writer is given, and no server", "a store proves what is written with a secret of its own", again().But("--writer"))
 	}
 	dir, err := c.storeDir()
 	if err != nil {
@@ -94,7 +94,7 @@ func (v *meshInit) run(ctx context.Context, c *cli, _ []string) error {
 // nobody could ask for anything.
 func (v *meshInit) onServer(ctx context.Context, c *cli, n natsContext, mesh string, req commands.Request) error {
 	if v.operator == "" {
-		return usage("no operator is named", "on a server every request is signed, and nobody is granted access yet", "bindery init --mesh "+mesh+" --operator NAME --nkey KEY")
+		return usage("no operator is named", "on a server every request is signed, and nobody is granted access yet", do("init").With("--mesh", mesh).With("--operator", "NAME").With("--nkey", "KEY"))
 	}
 	if req.DryRun {
 		_, r, err := c.imagine(projections.New(), req)
@@ -129,7 +129,7 @@ func (c *cli) createRemote(ctx context.Context, n natsContext, mesh string, repl
 	}
 	if last, err := log.Last(ctx); err != nil || last > 0 {
 		if err == nil {
-			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), "bindery --server "+quote(publicURL(n.URL))+" status")
+			err = refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", "it is at sequence "+strconv.FormatUint(last, 10), do("status").With("--server", publicURL(n.URL)))
 		}
 		return r, err
 	}
@@ -196,7 +196,7 @@ func makeStore(dir string) error {
 	foreign := slices.IndexFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(ours, e.Name()) })
 	if foreign >= 0 && !isStore(dir) {
 		return refusal(commands.StoreUnusable, "the directory "+dir+" is no store and not empty",
-			fmt.Sprintf("it holds %q", entries[foreign].Name()), "bindery init --mesh NAME --store "+quote(dir+"/bindery"))
+			fmt.Sprintf("it holds %q", entries[foreign].Name()), do("init").With("--mesh", "NAME").With("--store", dir+"/bindery"))
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func createLog(dir, mesh string) logOpener {
 		for _, other := range there {
 			if other != mesh {
 				r := wrongMesh(dir, other, mesh)
-				r.Code, r.Fix = commands.LedgerExists, "bindery init --mesh "+mesh+" --store DIR"
+				r.Code, r.Fix = commands.LedgerExists, do("init").With("--mesh", mesh).With("--store", "DIR")
 				return nil, r
 			}
 		}

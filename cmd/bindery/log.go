@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bindery/commands"
 	"bindery/commands/service"
 	"bindery/events"
 )
@@ -74,15 +75,15 @@ type logAnswer struct {
 
 func (v *logList) run(ctx context.Context, c *cli, _ []string) error {
 	if v.limit < 0 {
-		return usage("--limit is less than 0", "", "bindery log --help")
+		return usage("--limit is less than 0", "", do("log").With("--help"))
 	}
 	if c.globals.asOf != "" {
 		if v.until != "" || v.follow {
-			return usage("--as-of is given, and --until or --follow", "as of a moment the log ends there", fixWithout+"--as-of")
+			return usage("--as-of is given, and --until or --follow", "as of a moment the log ends there", again().But("--as-of"))
 		}
 		v.until = c.globals.asOf
 	}
-	q, err := logFrom(v.from, c.program.Clock(), "bindery log --from 2h")
+	q, err := logFrom(v.from, c.program.Clock(), do("log").With("--from", "2h"))
 	if err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (p *paper) agoText(text string) string {
 
 // logFrom reads T: RFC 3339, a date, a time ago, seq:N, or an event's id. fix is
 // what to type where it is none of these.
-func logFrom(text string, now time.Time, fix string) (service.LogQuery, error) {
+func logFrom(text string, now time.Time, fix commands.Fix) (service.LogQuery, error) {
 	bad := func(why string) (service.LogQuery, error) {
 		return service.LogQuery{}, usage(fmt.Sprintf("%q is no point in time", clip(text)), why, fix)
 	}

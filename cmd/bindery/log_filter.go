@@ -25,7 +25,7 @@ func (v *logList) filtered() bool {
 func (v *logList) checkFilter() error {
 	if v.command != "" {
 		if _, err := events.ParseID(v.command); err != nil {
-			return usage(fmt.Sprintf("%q is no id of a command", clip(v.command)), "it is a whole ULID: 26 characters, upper case", "bindery log -o wide")
+			return usage(fmt.Sprintf("%q is no id of a command", clip(v.command)), "it is a whole ULID: 26 characters, upper case", do("log").With("-o", "wide"))
 		}
 	}
 	if v.kind == "" {
@@ -36,7 +36,7 @@ func (v *logList) checkFilter() error {
 	if slices.Contains(all, v.kind) || noun == v.kind && slices.Contains(eventNouns(), noun) {
 		return nil
 	}
-	r := usage(fmt.Sprintf("%q is no type of an event", clip(v.kind)), "it is a noun, or a noun and what happened to it: provider.relocated", "bindery log --type provider")
+	r := usage(fmt.Sprintf("%q is no type of an event", clip(v.kind)), "it is a noun, or a noun and what happened to it: provider.relocated", do("log").With("--type", "provider"))
 	for _, n := range commands.Nearest(v.kind, append(all, eventNouns()...), 3) {
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar type"})
 	}
@@ -54,7 +54,7 @@ func (v *logList) filter(ctx context.Context, c *cli, s *session) (narrowing, er
 		entity = t.IDs[0].String()
 	} else if v.entity != "" {
 		if _, err := events.ParseID(v.entity); err != nil {
-			return nil, usage(fmt.Sprintf("%q is neither NOUN/NAME nor an id", clip(v.entity)), "", "bindery log --entity provider/pg-alpha")
+			return nil, usage(fmt.Sprintf("%q is neither NOUN/NAME nor an id", clip(v.entity)), "", do("log").With("--entity", "provider/pg-alpha"))
 		}
 	}
 	if err := v.findEnd(ctx, c, s); err != nil {
@@ -72,7 +72,7 @@ func (v *logList) filter(ctx context.Context, c *cli, s *session) (narrowing, er
 // findEnd finds the sequence at which the list ends. Before the first event there is
 // nothing to be listed, which is an answer; a moment of the past is refused then.
 func (v *logList) findEnd(ctx context.Context, c *cli, s *session) error {
-	const fix = "bindery log --until 2h"
+	fix := do("log").With("--until", "2h")
 	if v.last = math.MaxUint64; v.until == "" {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 func (v *logList) followed(ctx context.Context, c *cli, s *session, q service.LogQuery) error {
 	if !s.served() {
 		return refusal(commands.NeedsServe, "nothing would ever come",
-			"nobody else can write while this process holds the store: no bindery serve runs on it", "bindery log")
+			"nobody else can write while this process holds the store: no bindery serve runs on it", do("log"))
 	}
 	first, err := v.firstToFollow(ctx, c, s, q)
 	if err != nil {
@@ -44,7 +44,7 @@ func (v *logList) followed(ctx context.Context, c *cli, s *session, q service.Lo
 		if p.err != nil {
 			return p.err
 		}
-		return refusal(commands.Interrupted, "stopped following", "nothing else is stopped", fmt.Sprintf("bindery log --follow --from seq:%d", first))
+		return refusal(commands.Interrupted, "stopped following", "nothing else is stopped", do("log").With("--follow").With("--from", "seq:"+fmt.Sprint(first)))
 	}
 }
 

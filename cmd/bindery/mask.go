@@ -19,7 +19,7 @@ var aWord = regexp.MustCompile(`[^\s"'` + "`" + `]+`)
 // what was wrong, or what to type instead, did not know that one was in it.
 func (c *cli) masked(r *commands.Refusal) *commands.Refusal {
 	out := *r
-	out.Message, out.Why, out.Fix = c.mask(r.Message), c.mask(r.Why), c.mask(r.Fix)
+	out.Message, out.Why = c.mask(r.Message), c.mask(r.Why)
 	out.Candidates = slices.Clone(r.Candidates)
 	for i := range out.Candidates {
 		o := &out.Candidates[i]

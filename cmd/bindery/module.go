@@ -58,7 +58,7 @@ func (v *moduleDeclare) run(ctx context.Context, c *cli, args []string) error {
 func (v *moduleDeclare) declaration(c *cli, args []string) (name string, m manifest.Module, err error) {
 	if v.file != "" {
 		if len(args) > 0 {
-			return "", m, usage("a name and a file are given", "the file says which module it declares", "bindery module declare -f "+quote(v.file))
+			return "", m, usage("a name and a file are given", "the file says which module it declares", do("module declare").With("-f", v.file))
 		}
 		file, data, err := manifest.Read(v.file, c.streams.In)
 		if err != nil {
@@ -67,7 +67,7 @@ func (v *moduleDeclare) declaration(c *cli, args []string) (name string, m manif
 		return manifest.DecodeModule(file, data)
 	}
 	if len(args) == 0 {
-		return "", m, usage("bindery module declare needs MODULE", "", "bindery module declare --help")
+		return "", m, usage("bindery module declare needs MODULE", "", do("module declare").With("--help"))
 	}
 	m.Requires = map[string]manifest.Requirement{}
 	for _, text := range v.requires {
@@ -76,7 +76,7 @@ func (v *moduleDeclare) declaration(c *cli, args []string) (name string, m manif
 			return "", m, err
 		}
 		if _, twice := m.Requires[slot]; twice {
-			return "", m, usage("slot "+slot+" is declared twice", "", "bindery module declare --help")
+			return "", m, usage("slot "+slot+" is declared twice", "", do("module declare").With("--help"))
 		}
 		m.Requires[slot] = r
 	}

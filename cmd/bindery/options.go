@@ -68,7 +68,7 @@ func (c *cli) storeDir() (string, error) {
 	home := c.program.Getenv("HOME")
 	if home == "" {
 		return "", &commands.Refusal{Code: commands.Usage, Message: "no store is given",
-			Why: "neither --store nor BINDERY_STORE, XDG_DATA_HOME or HOME says where it is", Fix: "bindery --store DIR status"}
+			Why: "neither --store nor BINDERY_STORE, XDG_DATA_HOME or HOME says where it is", Fix: do("status").With("--store", "DIR")}
 	}
 	return filepath.Join(home, ".local", "share", "bindery"), nil
 }
@@ -85,7 +85,7 @@ func (f *flags) checkEmpty() (err error) {
 			empty = slices.Contains(l.GetSlice(), "")
 		}
 		if empty && err == nil && !slices.Contains(mayBeEmpty, flag.Name) {
-			err = usage("--"+flag.Name+" is empty", "it would not be what its absence is; a variable in it may not be set", fixWith+"--"+flag.Name+" VALUE")
+			err = usage("--"+flag.Name+" is empty", "it would not be what its absence is; a variable in it may not be set", again().With("--"+flag.Name, "VALUE"))
 		}
 	})
 	return err
@@ -117,7 +117,7 @@ func (f *flags) checkRequired() error {
 	if lacking == nil {
 		return nil
 	}
-	return usage(f.cmd.CommandPath()+" needs "+strings.Join(lacking, " and "), "", f.cmd.CommandPath()+" --help")
+	return usage(f.cmd.CommandPath()+" needs "+strings.Join(lacking, " and "), "", helpOf(f.cmd.CommandPath()))
 }
 
 // names lets a flag's value be completed to the names of a noun.
@@ -181,7 +181,7 @@ func (c *cli) commandID(w *write) (events.ID, error) {
 	}
 	id, err := events.ParseID(text)
 	if err != nil {
-		return id, usage("--command-id is no ULID", err.Error(), "")
+		return id, usage("--command-id is no ULID", err.Error(), commands.Fix{})
 	}
 	return id, nil
 }
@@ -196,7 +196,7 @@ func (c *cli) actor(flag string) (string, error) {
 		actor = osActor()
 	}
 	if err := events.CheckActor(actor); err != nil {
-		return "", usage("the actor cannot be recorded", err.Error(), "the same command with --actor NAME")
+		return "", usage("the actor cannot be recorded", err.Error(), again().With("--actor", "NAME"))
 	}
 	return actor, nil
 }

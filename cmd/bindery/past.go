@@ -27,20 +27,20 @@ func (c *cli) checkAsOf(cmd *cobra.Command) error {
 		return nil
 	case cmd.Flags().Lookup("dry-run") != nil:
 		return refusal(commands.AsOfWrite, cmd.CommandPath()+" writes, and nothing is written into the past", "--as-of is for reads",
-			c.pasteable("the same command without --as-of"))
+			again().But("--as-of"))
 	}
-	return usage(cmd.CommandPath()+" does not know --as-of", "it reads nothing as of a moment", cmd.CommandPath()+" --help")
+	return usage(cmd.CommandPath()+" does not know --as-of", "it reads nothing as of a moment", helpOf(cmd.CommandPath()))
 }
 
 // momentOf reads T of a flag.
-func (c *cli) momentOf(text, fix string) (service.AsOf, error) {
+func (c *cli) momentOf(text string, fix commands.Fix) (service.AsOf, error) {
 	q, err := logFrom(text, c.program.Clock(), fix)
 	return service.AsOf{Seq: q.First, Time: q.Time, Event: q.Event}, err
 }
 
 // askPast puts one query as of --as-of, and says to people which moment that is.
 func (c *cli) askPast(ctx context.Context, s *session, q commands.Query) (json.RawMessage, error) {
-	at, err := c.momentOf(c.globals.asOf, "bindery status --as-of 2h")
+	at, err := c.momentOf(c.globals.asOf, do("status").With("--as-of", "2h"))
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +68,9 @@ func (c *cli) sayAsOf(m service.Moment) {
 func (c *cli) momentsOf(text string) (q service.DiffQuery, err error) {
 	a, b, found := strings.Cut(text, "..")
 	if !found || a == "" {
-		return q, usage(strconv.Quote(clip(text))+" is no span of time", "it is T1..T2, or T1.. up to now", "bindery status --diff 2h..")
+		return q, usage(strconv.Quote(clip(text))+" is no span of time", "it is T1..T2, or T1.. up to now", do("status").With("--diff", "2h.."))
 	}
-	const fix = "bindery status --diff 2h..1h"
+	fix := do("status").With("--diff", "2h..1h")
 	if q.From, err = c.momentOf(a, fix); err != nil || b == "" {
 		return q, err
 	}

@@ -101,7 +101,7 @@ func (c *cli) command(v verb) *cobra.Command {
 			return err
 		}
 		if c.globals.timeout <= 0 {
-			return usage("--timeout is not more than 0", "what is sent without waiting for its answer has an outcome nobody knows", cmd.CommandPath()+" --help")
+			return usage("--timeout is not more than 0", "what is sent without waiting for its answer has an outcome nobody knows", helpOf(cmd.CommandPath()))
 		}
 		var err error
 		if c.ui, err = c.newUI(); err != nil {
@@ -174,7 +174,7 @@ that are never changed. Nothing is bound anew unless a command says so.`,
 func (c *cli) exit(cmd *cobra.Command, err error) int {
 	if d := c.damaged; d != nil && (err == nil || errors.As(err, &differs{})) {
 		r := d.warning()
-		c.errorUI().refusal(c.masked(r))
+		c.errorUI().refusal(c.masked(c.shownRefusal(r)))
 		return r.Code.Exit()
 	}
 	if err == nil {
@@ -185,8 +185,7 @@ func (c *cli) exit(cmd *cobra.Command, err error) int {
 	}
 	r := c.refusalOf(cmd, err)
 	if d := c.damaged; d != nil {
-		r = d.instead(r)
-		r.Fix = c.pasteable(r.Fix)
+		r = c.shownRefusal(d.instead(r))
 	}
 	c.errorUI().refusal(c.masked(r))
 	return r.Code.Exit()

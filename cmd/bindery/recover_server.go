@@ -74,15 +74,15 @@ func (v *auditRecover) judge(ctx context.Context, c *cli, n natsContext, left *s
 		return found, err
 	}
 	if p.Seq == 0 {
-		return found, refusal(commands.LedgerDamaged, "nothing of the ledger can be read", fmt.Sprintf("its stream ends at sequence %d", last), "bindery restore FILE --server "+quote(n.URL))
+		return found, refusal(commands.LedgerDamaged, "nothing of the ledger can be read", fmt.Sprintf("its stream ends at sequence %d", last), do("restore", "FILE").With("--server", n.URL))
 	}
 	switch {
 	case left.damage != nil && !v.acceptLoss:
-		return found, refusal(commands.LedgerDamaged, "it is not said that the loss is accepted", left.damage.Error(), fixWith+"--accept-loss")
+		return found, refusal(commands.LedgerDamaged, "it is not said that the loss is accepted", left.damage.Error(), again().With("--accept-loss"))
 	case left.damage != nil:
 		found.AnchorSeq, found.Skipped = last, last-p.Seq
 	case found.Skipped == 0:
-		return found, refusal(commands.NothingLost, "nothing is lost", "every event is there, and nothing else", "bindery status")
+		return found, refusal(commands.NothingLost, "nothing is lost", "every event is there, and nothing else", do("status"))
 	}
 	return found, nil
 }

@@ -77,7 +77,7 @@ func readContext(env func(string) string, name string) (n natsContext, err error
 			err = json.Unmarshal(data, &n)
 		}
 		if err != nil {
-			return n, usage("the join file cannot be read", err.Error(), "bindery access grant NAME --join FILE")
+			return n, usage("the join file cannot be read", err.Error(), do("access grant", "NAME").With("--join", "FILE"))
 		}
 		return n, nil
 	}
@@ -86,7 +86,7 @@ func readContext(env func(string) string, name string) (n natsContext, err error
 		dir = filepath.Join(env("HOME"), ".config")
 	}
 	if filepath.Base(name) != name {
-		return n, usage(fmt.Sprintf("%q is no name of a context", clip(name)), "", "nats context ls")
+		return n, usage(fmt.Sprintf("%q is no name of a context", clip(name)), "", program("nats", "context", "ls"))
 	}
 	path := filepath.Join(dir, "nats", "context", name+".json")
 	data, err := os.ReadFile(path)
@@ -94,7 +94,7 @@ func readContext(env func(string) string, name string) (n natsContext, err error
 		err = json.Unmarshal(data, &n)
 	}
 	if err != nil {
-		return n, usage("the NATS context "+name+" cannot be read", err.Error(), "nats context ls")
+		return n, usage("the NATS context "+name+" cannot be read", err.Error(), program("nats", "context", "ls"))
 	}
 	return n, nil
 }
@@ -107,15 +107,15 @@ func (n *natsContext) identity() (ledger.Key, nats.Option, error) {
 	}
 	if path == "" {
 		return ledger.Key{}, nil, usage("who asks is not said", "requests are signed: a file with an nkey seed or credentials is needed",
-			"bindery --server "+quote(publicURL(n.URL))+" --creds FILE status")
+			do("status").With("--server", publicURL(n.URL)).With("--creds", "FILE"))
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return ledger.Key{}, nil, usage("the credentials cannot be read", err.Error(), "ls -l "+quote(path))
+		return ledger.Key{}, nil, usage("the credentials cannot be read", err.Error(), program("ls", "-l", path))
 	}
 	pair, err := nkeys.ParseDecoratedUserNKey(data)
 	if err != nil {
-		return ledger.Key{}, nil, usage("there is no user's key in "+path, "it holds an nkey seed, or credentials of NATS", "bindery access keygen FILE")
+		return ledger.Key{}, nil, usage("there is no user's key in "+path, "it holds an nkey seed, or credentials of NATS", do("access keygen", "FILE"))
 	}
 	seed, err := pair.Seed()
 	if err != nil {
@@ -165,7 +165,7 @@ func (n *natsContext) connect(more ...nats.Option) (*nats.Conn, error) {
 // openRemote opens a session with a service on a server.
 func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 	if n.URL == "" {
-		return nil, usage("the NATS context has no url", "", "nats context ls")
+		return nil, usage("the NATS context has no url", "", program("nats", "context", "ls"))
 	}
 	key, _, err := n.identity()
 	if err != nil {
@@ -208,9 +208,9 @@ func (c *cli) openRemote(ctx context.Context, n natsContext) (*session, error) {
 func notReached(url string, err error) error {
 	url = publicURL(url)
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
-		return refusal(commands.NotPermitted, "the server "+url+" does not let this key in", err.Error(), "bindery access list")
+		return refusal(commands.NotPermitted, "the server "+url+" does not let this key in", err.Error(), do("access list"))
 	}
-	return refusal(commands.Unreachable, "the server "+url+" is not reached", err.Error(), "nats server check connection --server "+quote(url))
+	return refusal(commands.Unreachable, "the server "+url+" is not reached", err.Error(), program("nats", "server", "check", "connection", "--server", url))
 }
 
 // ledgerOn asks which ledger is served there to the key that logs in. Where an
@@ -239,7 +239,7 @@ func (c *cli) ledgerOn(ctx context.Context, nc *nats.Conn, n natsContext) (servi
 
 // severalMeshes refuses to choose a ledger.
 func severalMeshes(mesh string, found []service.Identity) error {
-	r := refusal(commands.WrongMesh, "the server serves several meshes to this key", "which one is meant is not said", "bindery --mesh "+found[0].Mesh+" status")
+	r := refusal(commands.WrongMesh, "the server serves several meshes to this key", "which one is meant is not said", do("status").With("--mesh", found[0].Mesh))
 	if mesh != "" {
 		r.Message, r.Why = "the server does not serve mesh "+mesh+" to this key", "it serves another one"
 	}
@@ -252,11 +252,11 @@ func severalMeshes(mesh string, found []service.Identity) error {
 // notServed says that nobody answers for a ledger on a server.
 func notServed(url, mesh string, last error) error {
 	if errors.Is(last, nats.ErrPermissionViolation) {
-		return refusal(commands.NotPermitted, "the server "+url+" does not let this key ask", last.Error(), "bindery access permissions")
+		return refusal(commands.NotPermitted, "the server "+url+" does not let this key ask", last.Error(), do("access permissions"))
 	}
 	what := "no bindery serve on " + url + " answers this key"
 	if mesh != "" {
 		what += " for mesh " + mesh
 	}
-	return refusal(commands.Unreachable, what, "none runs there, or the key is not granted access", "bindery access list")
+	return refusal(commands.Unreachable, what, "none runs there, or the key is not granted access", do("access list"))
 }

@@ -144,7 +144,7 @@ func (v *restore) source(ctx context.Context, c *cli, name string) (*source, err
 	if name != "-" {
 		var err error
 		if in.f, err = os.Open(name); err != nil {
-			return nil, usage("the backup cannot be read", err.Error(), "ls -l "+quote(name))
+			return nil, usage("the backup cannot be read", err.Error(), program("ls", "-l", name))
 		}
 		r = in.f
 	}
@@ -170,7 +170,7 @@ func (in *source) open(c *cli, r io.Reader) error {
 		return err
 	}
 	if want := c.globals.mesh; want != "" && want != b.Head().Mesh {
-		return refusal(commands.WrongMesh, in.name+" is a backup of mesh "+b.Head().Mesh, "mesh "+want+" was asked for", fixWithout+"--mesh")
+		return refusal(commands.WrongMesh, in.name+" is a backup of mesh "+b.Head().Mesh, "mesh "+want+" was asked for", again().But("--mesh"))
 	}
 	in.b = b
 	in.held, err = c.proofsOf(b.Head())
@@ -213,7 +213,7 @@ func (in *source) signed(b *ledger.BackupReader) error {
 		return nil
 	}
 	if b.Note() == "" {
-		return refusal(commands.CheckpointInvalid, in.name+" proves nothing", "its checkpoint is not signed: it was made without --key", fixWithout+"--verifier")
+		return refusal(commands.CheckpointInvalid, in.name+" proves nothing", "its checkpoint is not signed: it was made without --key", again().But("--verifier"))
 	}
 	cp, by, err := ledger.OpenCheckpoint([]byte(b.Note()), in.v.verifiers)
 	switch {
@@ -234,5 +234,5 @@ func (c *cli) badBackup(name string, err error) error {
 	if !errors.As(err, &broken) {
 		return err
 	}
-	return refusal(commands.BackupInvalid, name+" is no whole backup", err.Error(), "bindery "+quoteAll(otherwise(shown(c.args), name, "OTHER")))
+	return refusal(commands.BackupInvalid, name+" is no whole backup", err.Error(), theSame(otherwise(shown(c.args), name, "OTHER")...))
 }

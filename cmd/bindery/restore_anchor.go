@@ -80,7 +80,7 @@ func (p *proofs) held(h ledger.BackupHead, accept bool) error {
 	if a.Seq <= h.Seq {
 		why = fmt.Sprintf("the ledger in %s had another chain value at sequence %d", where, a.Seq)
 	}
-	return refusal(commands.LedgerRestored, "the backup has not all that was there", why, fixWith+"--accept-loss")
+	return refusal(commands.LedgerRestored, "the backup has not all that was there", why, again().With("--accept-loss"))
 }
 
 // identify gives a restored store an id and an anchor of its own, before it gets

@@ -29,7 +29,7 @@ func notRestoring(dir string) error {
 		return nil
 	}
 	return refusal(commands.LedgerMissing, dir+" is what a restore has not finished", "a store counts when it has its place, "+whole,
-		"bindery restore FILE --store "+quote(whole))
+		do("restore", "FILE").With("--store", whole))
 }
 
 // notRestored refuses a place that a restore, which was not finished, has begun to fill.
@@ -38,7 +38,7 @@ func notRestored(dir string) error {
 		return nil
 	}
 	return refusal(commands.LedgerMissing, "a restore into "+dir+" was not finished", "it is in "+restoringDir(dir)+", and goes on by the same command; or remove that",
-		"bindery restore FILE --store "+quote(dir))
+		do("restore", "FILE").With("--store", dir))
 }
 
 // into restores a backup over a connection, with a bar.
@@ -57,7 +57,7 @@ func (v *restore) into(ctx context.Context, c *cli, nc *nats.Conn, in *source) (
 		},
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil, refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", at), "what is there does not count as a ledger", "bindery "+quoteAll(shown(c.args)))
+		return nil, refusal(commands.Interrupted, fmt.Sprintf("stopped after sequence %d", at), "what is there does not count as a ledger", again())
 	}
 	return log, c.badBackup(in.name, err)
 }
@@ -73,9 +73,9 @@ func (v *restore) intoServer(ctx context.Context, c *cli, n natsContext, in *sou
 	log, err := v.into(ctx, c, nc, in)
 	switch {
 	case errors.Is(err, ledger.ErrExists):
-		return refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", err.Error(), "bindery --server "+quote(publicURL(n.URL))+" status")
+		return refusal(commands.LedgerExists, "the ledger of mesh "+mesh+" is on the server already", err.Error(), do("status").With("--server", publicURL(n.URL)))
 	case errors.Is(err, ledger.ErrOtherBackup):
-		return refusal(commands.LedgerExists, "a part of another ledger of mesh "+mesh+" is on the server", err.Error(), "nats stream rm "+ledger.StreamName(mesh))
+		return refusal(commands.LedgerExists, "a part of another ledger of mesh "+mesh+" is on the server", err.Error(), program("nats", "stream", "rm", ledger.StreamName(mesh)))
 	case err != nil:
 		return err
 	}
@@ -91,7 +91,7 @@ func (v *restore) intoStore(ctx context.Context, c *cli, dir string, in *source)
 	}
 	err := v.grow(ctx, c, grows, in)
 	if errors.Is(err, ledger.ErrOtherBackup) || errors.Is(err, ledger.ErrExists) {
-		return refusal(commands.LedgerExists, "a part of another ledger is in "+grows, err.Error(), "rm -r "+quote(grows))
+		return refusal(commands.LedgerExists, "a part of another ledger is in "+grows, err.Error(), program("rm", "-r", grows))
 	}
 	if err == nil {
 		err = c.identify(grows, dir, in.b.Head())
@@ -118,10 +118,10 @@ func freeForStore(dir string) error {
 	case err != nil:
 		return storeError(dir, err)
 	case isStore(dir):
-		return refusal(commands.LedgerExists, "there is a store in "+dir, "a backup is restored into a store that is not there yet", fixWith+"--store "+quote(dir+"-restored"))
+		return refusal(commands.LedgerExists, "there is a store in "+dir, "a backup is restored into a store that is not there yet", again().With("--store", dir+"-restored"))
 	}
 	return refusal(commands.StoreUnusable, "the directory "+dir+" is no store and not empty", fmt.Sprintf("it holds %q", entries[0].Name()),
-		fixWith+"--store "+quote(filepath.Join(dir, "bindery")))
+		again().With("--store", filepath.Join(dir, "bindery")))
 }
 
 // grow restores into a locked directory.

@@ -178,7 +178,7 @@ func memberColumns(r rotationView) []column[member] {
 			if kept(m) {
 				return ""
 			}
-			return m.Fix
+			return m.Fix.Text()
 		}),
 		wide("BINDING", func(m member) string { return tail(m.Binding.String()) }),
 	}

@@ -116,7 +116,7 @@ func (v *rotationStart) before(ctx context.Context, s *session, id events.ID) (u
 	if v.issuedBefore == "" {
 		return 0, nil
 	}
-	const fix = fixWith + "--issued-before 90d"
+	fix := again().With("--issued-before", "90d")
 	// The same command id means the same time ago, whenever it is repeated.
 	now := time.UnixMilli(id.Milli()).UTC()
 	q, err := logFrom(v.issuedBefore, now, fix)

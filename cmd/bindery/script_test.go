@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/pflag"
 
 	"bindery/events"
 	"bindery/ledger"
@@ -169,6 +172,33 @@ func run(ts *testscript.TestScript, want int, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, not %d", code, want)
 	}
+	for _, line := range strings.Split(errs.String(), "\n") {
+		if fix, found := strings.CutPrefix(line, "fix: "+programName+" "); found {
+			if err := pastes(fix); err != nil {
+				ts.Fatalf("%s: %v", line, err)
+			}
+		}
+	}
+}
+
+// pastes gives the rest of a command line to a shell, and what that makes of it to the
+// command line's parser.
+func pastes(rest string) error {
+	words, err := exec.Command("sh", "-c", `printf '%s\0' `+rest).Output()
+	if err != nil {
+		return err
+	}
+	args := strings.Split(strings.TrimSuffix(string(words), "\x00"), "\x00")
+	cmd, left, err := docsRoot().Find(args)
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(left); errors.Is(err, pflag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
 // absolute makes the paths among arguments absolute: the scripts run in one

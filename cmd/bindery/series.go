@@ -88,7 +88,7 @@ func stopped(err error, so series, id events.ID) error {
 	out := *r
 	if r.Code == commands.OutcomeUnknown {
 		out.Message, out.Why = "the command did not come to its end", "whether its last batch is written is not known"
-		out.Fix = fixWith + "--command-id " + id.String()
+		out.Fix = again().With("--command-id", id.String())
 	}
 	if so.batches > 0 {
 		out.Why += fmt.Sprintf("; %s written before, up to sequence %d, and stay", plural(so.batches, "batch was", "batches were"), so.result.Seq)

@@ -87,7 +87,7 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 		return v.serveRemote(ctx, c, n, logger)
 	}
 	if v.snapshots != "" {
-		return usage("a store keeps its snapshots itself", "--snapshots is for a server that is not this program's own", "bindery serve")
+		return usage("a store keeps its snapshots itself", "--snapshots is for a server that is not this program's own", do("serve"))
 	}
 	host, port, err := v.address()
 	if err != nil {
@@ -121,7 +121,7 @@ const defaultListen = "127.0.0.1:0"
 func (v *serve) logger(c *cli) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(v.logLevel)); err != nil {
-		return nil, usage(fmt.Sprintf("%q is no log level", clip(v.logLevel)), "it is debug, info, warn or error", "bindery serve --log-level info")
+		return nil, usage(fmt.Sprintf("%q is no log level", clip(v.logLevel)), "it is debug, info, warn or error", do("serve").With("--log-level", "info"))
 	}
 	return slog.New(slog.NewTextHandler(shownWriter{to: c.streams.Err, hide: c.withoutLogins}, &slog.HandlerOptions{Level: level})), nil
 }
@@ -187,7 +187,7 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	}
 	if beyond(host) && s.grants() == 0 {
 		return usage("nobody is granted access", "beyond this machine it serves who is granted access, and nobody is",
-			"bindery access grant NAME --role operator --nkey KEY")
+			do("access grant", "NAME").With("--role", "operator").With("--nkey", "KEY"))
 	}
 	seed, err := local.Seed()
 	if err != nil {
@@ -202,7 +202,7 @@ func (v *serve) serve(ctx context.Context, c *cli, s *session, dir, host string,
 	e := endpoint{URL: s.url, Identity: s.services[0].Identity(), Seed: seed, PID: os.Getpid(), HTTP: about}
 	v.tellOthers(&e, host, proof)
 	if err := e.leave(dir); err != nil {
-		return refusal(commands.StoreUnusable, "it cannot be said in the store how it is served", err.Error(), "ls -ld "+quote(dir))
+		return refusal(commands.StoreUnusable, "it cannot be said in the store how it is served", err.Error(), program("ls", "-ld", dir))
 	}
 	s.later(func() error { return withdrawEndpoint(dir) }) // first of all: nobody new comes
 	h.watched.Store(&watched{handler: s.handler, log: s.log, turned: s.services[0].Turned})
@@ -226,7 +226,7 @@ func (v *serve) health(c *cli, logger *slog.Logger) (h *health, url string, stop
 	}
 	host, port, _ := net.SplitHostPort(v.http) // it was looked at
 	if url, stop, err = h.listen(host, port, logger); err != nil {
-		return nil, "", nil, refusal(commands.Unreachable, "nobody can listen on "+v.http, err.Error(), "bindery serve --http 127.0.0.1:0")
+		return nil, "", nil, refusal(commands.Unreachable, "nobody can listen on "+v.http, err.Error(), do("serve").With("--http", "127.0.0.1:0"))
 	}
 	logger.Info("telling of its health", "http", url)
 	return h, url, stop, nil

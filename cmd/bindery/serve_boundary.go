@@ -47,7 +47,7 @@ func checkBoundary(ctx context.Context, n, answers natsContext) error {
 
 // exposed is the refusal.
 func exposed(what, why string) error {
-	return refusal(commands.LedgerExposed, what, why, "bindery --mesh NAME access permissions --writer-nkey KEY --answers-nkey KEY --nkey KEY")
+	return refusal(commands.LedgerExposed, what, why, do("access permissions").With("--mesh", "NAME").With("--writer-nkey", "KEY").With("--answers-nkey", "KEY").With("--nkey", "KEY"))
 }
 
 // accountOf asks a server in which account a connection is
@@ -57,7 +57,7 @@ func accountOf(ctx context.Context, nc *nats.Conn) (string, error) {
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
 	if err != nil {
-		return "", refusal(commands.Unreachable, "the server does not say in which account this key is", err.Error(), "nats account info")
+		return "", refusal(commands.Unreachable, "the server does not say in which account this key is", err.Error(), program("nats", "account", "info"))
 	}
 	var info struct {
 		Data struct {
@@ -65,7 +65,7 @@ func accountOf(ctx context.Context, nc *nats.Conn) (string, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(m.Data, &info); err != nil || info.Data.Account == "" {
-		return "", refusal(commands.Unreachable, "the server does not say in which account this key is", string(m.Data), "nats account info")
+		return "", refusal(commands.Unreachable, "the server does not say in which account this key is", string(m.Data), program("nats", "account", "info"))
 	}
 	return info.Data.Account, nil
 }
@@ -128,7 +128,7 @@ func (n natsContext) probe(ctx context.Context, own *nats.Conn, answers natsCont
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			return refusal(commands.Unreachable, "the connection that answers reaches no inbox",
-				fmt.Sprintf("it must be in the same account, and may publish below _INBOX. (%v)", nc.LastError()), "bindery access permissions --help")
+				fmt.Sprintf("it must be in the same account, and may publish below _INBOX. (%v)", nc.LastError()), do("access permissions").With("--help"))
 		}
 	}
 }

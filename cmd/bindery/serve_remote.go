@@ -23,7 +23,7 @@ import (
 // not this program's own: one of them writes, the others follow and take over.
 func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *slog.Logger) error {
 	if v.tlsOwn || v.tlsCert != "" || v.listen != defaultListen {
-		return usage("what listens is the server "+publicURL(n.URL), "--listen and --tls-… are for a store that is served", "bindery serve --server "+quote(publicURL(n.URL)))
+		return usage("what listens is the server "+publicURL(n.URL), "--listen and --tls-… are for a store that is served", do("serve").With("--server", publicURL(n.URL)))
 	}
 	answers := n
 	if v.answerCreds != "" {
@@ -60,7 +60,7 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 			snapshots.SealWith(ledger.Secrets{key.Sealing()})
 		}
 	} else {
-		logger.Warn("what this process writes is not proven: it has no nkey of its own", "fix", "bindery serve --creds FILE")
+		logger.Warn("what this process writes is not proven: it has no nkey of its own", "fix", c.line(do("serve").With("--creds", "FILE")))
 	}
 	if anchor != nil {
 		cfg.Taking, cfg.Handler.Durable = anchor.taking, anchor.durable
@@ -87,9 +87,9 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 
 // notWriter refuses to serve a ledger that would not take what is written here.
 func notWriter(e *instance.NotWriterKeyError, url string) error {
-	fix := "bindery serve --server " + quote(url) + " --creds FILE"
+	fix := do("serve").With("--server", url).With("--creds", "FILE")
 	if e.Key != "" {
-		fix = "bindery access grant NAME --role writer --nkey " + e.Key
+		fix = do("access grant", "NAME").With("--role", "writer").With("--nkey", e.Key)
 	}
 	return refusal(commands.NotPermitted, "this process may not write the ledger", e.Error(), fix)
 }

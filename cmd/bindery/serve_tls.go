@@ -48,11 +48,11 @@ type serverIdentity struct {
 func loadIdentity(cert, key string) (*serverIdentity, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
-		return nil, usage("the certificate cannot be used", err.Error(), "ls -l "+quote(cert)+" "+quote(key))
+		return nil, usage("the certificate cannot be used", err.Error(), program("ls", "-l", cert, key))
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil {
-		return nil, usage("the certificate cannot be used", err.Error(), "ls -l "+quote(cert))
+		return nil, usage("the certificate cannot be used", err.Error(), program("ls", "-l", cert))
 	}
 	out := &serverIdentity{config: serverTLS(pair), pin: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw})}
 	if len(leaf.DNSNames) > 0 {
@@ -141,12 +141,12 @@ func ownAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateK
 		pair, err = tls.LoadX509KeyPair(certFile, keyFile)
 	}
 	if err != nil {
-		return nil, nil, nil, refusal(commands.StoreUnusable, "the store's authority cannot be read", err.Error(), "ls -l "+quote(dir))
+		return nil, nil, nil, refusal(commands.StoreUnusable, "the store's authority cannot be read", err.Error(), program("ls", "-l", dir))
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	ca, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil || !ok {
-		return nil, nil, nil, refusal(commands.StoreUnusable, "the store's authority is none", "ca.pem and ca.key are not what this program wrote", "ls -l "+quote(dir))
+		return nil, nil, nil, refusal(commands.StoreUnusable, "the store's authority is none", "ca.pem and ca.key are not what this program wrote", program("ls", "-l", dir))
 	}
 	return ca, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), nil
 }

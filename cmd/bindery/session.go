@@ -96,7 +96,7 @@ func isStore(dir string) bool {
 }
 
 func missing(dir, why string) *commands.Refusal {
-	return refusal(commands.LedgerMissing, "no ledger in "+dir, why, "bindery init --mesh NAME")
+	return refusal(commands.LedgerMissing, "no ledger in "+dir, why, do("init").With("--mesh", "NAME"))
 }
 
 // logOpener finds or makes the ledger on a server.
@@ -119,7 +119,7 @@ func openLog(dir, mesh string) logOpener {
 		last, err := log.Last(ctx)
 		if err == nil && last == 0 {
 			r := missing(dir, "its init was not finished")
-			r.Fix = "bindery init --mesh " + log.Mesh()
+			r.Fix = do("init").With("--mesh", log.Mesh())
 			err = r
 		}
 		return log, err
@@ -128,7 +128,7 @@ func openLog(dir, mesh string) logOpener {
 
 func wrongMesh(dir, there, want string) *commands.Refusal {
 	return refusal(commands.WrongMesh, fmt.Sprintf("the store %s holds mesh %s", dir, there),
-		"mesh "+want+" was asked for, and a store holds one mesh", "bindery --mesh "+there+" status")
+		"mesh "+want+" was asked for, and a store holds one mesh", do("status").With("--mesh", there))
 }
 
 func (s *session) later(f func() error) { s.closes = append(s.closes, f) }
@@ -210,7 +210,7 @@ func unread(dir string, err error, complaints []string) error {
 	if !errors.As(err, &r) || r.Code != commands.LedgerMissing || len(complaints) == 0 {
 		return err
 	}
-	return refusal(commands.StoreUnusable, "the ledger in "+dir+" cannot be read", complaints[0], "ls -lR "+quote(dir))
+	return refusal(commands.StoreUnusable, "the ledger in "+dir+" cannot be read", complaints[0], program("ls", "-lR", dir))
 }
 
 // serve puts the handler and its service behind a connection.
@@ -335,7 +335,11 @@ type limited struct {
 func (l limited) Ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.c.globals.timeout)
 	defer cancel()
-	return l.c.askOf(ctx, l.s, q)
+	data, err := l.c.askOf(ctx, l.s, q)
+	if err != nil {
+		return nil, err
+	}
+	return l.c.asText(data)
 }
 
 // askOf puts one query to a session: to the writer, or with --at-least to any
@@ -356,7 +360,7 @@ func (c *cli) askOf(ctx context.Context, s *session, q commands.Query) (json.Raw
 	}
 	if seen := s.client.Seen(); seen < c.globals.atLeast {
 		return nil, refusal(commands.StillPending, fmt.Sprintf("the ledger has not reached sequence %d", c.globals.atLeast),
-			fmt.Sprintf("it is at %d", seen), "bindery status")
+			fmt.Sprintf("it is at %d", seen), do("status"))
 	}
 	return data, nil
 }
@@ -370,16 +374,16 @@ func storeError(dir string, err error) error {
 	case errors.As(err, &locked):
 		return lockedRefusal(locked)
 	case errors.As(err, &path), errors.As(err, &link):
-		return refusal(commands.StoreUnusable, "the store "+dir+" cannot be used", err.Error(), "ls -ld "+quote(dir))
+		return refusal(commands.StoreUnusable, "the store "+dir+" cannot be used", err.Error(), program("ls", "-ld", dir))
 	}
 	return err
 }
 
 func lockedRefusal(e *ledger.LockedError) *commands.Refusal {
-	r := refusal(commands.StoreLocked, "the store "+e.Dir+" is in use", "one process at a time uses a store", "")
+	r := refusal(commands.StoreLocked, "the store "+e.Dir+" is in use", "one process at a time uses a store", commands.Fix{})
 	if h := e.Holder; h != (ledger.Holder{}) {
 		r.Why = fmt.Sprintf("process %d (%s) holds it since %s", h.PID, h.Command, h.Since.UTC().Format("2006-01-02T15:04:05Z"))
-		r.Fix = fmt.Sprintf("ps -fp %d", h.PID)
+		r.Fix = program("ps", "-fp", fmt.Sprint(h.PID))
 	}
 	return r
 }

@@ -51,7 +51,7 @@ type statusView = projections.StatusView
 func (v *status) run(ctx context.Context, c *cli, _ []string) error {
 	if v.diff != "" {
 		if c.globals.asOf != "" {
-			return usage("--diff is given, and --as-of", "a difference is between two moments of its own: T1..T2", fixWithout+"--as-of")
+			return usage("--diff is given, and --as-of", "a difference is between two moments of its own: T1..T2", again().But("--as-of"))
 		}
 		return c.printDiff(ctx, v.diff)
 	}
@@ -131,6 +131,6 @@ func statusPage(p *paper, v statusView) {
 			return a.What
 		}),
 		plain("WHY", func(a projections.Attention) string { return a.Why }),
-		plain("FIX", func(a projections.Attention) string { return a.Fix }),
+		plain("FIX", func(a projections.Attention) string { return a.Fix.Text() }),
 	})
 }

@@ -37,7 +37,7 @@ func checkParts(dir string, whole bool, parts ...string) error {
 		return foreignStore(dir, uid)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return unsafeStore(dir, &owned.Problem{Why: fmt.Sprintf("others can write into it: its mode is %04o", mode), Fix: "chmod 700 " + quote(dir)})
+		return unsafeStore(dir, &owned.Problem{Why: fmt.Sprintf("others can write into it: its mode is %04o", mode), Fix: []string{"chmod", "700", dir}})
 	}
 	if err := checkAbove(dir); err != nil {
 		return unsafeStore(dir, err)
@@ -109,7 +109,7 @@ func checkAnchors(dir string) error {
 	if err == nil {
 		return nil
 	}
-	r := refusal(commands.StoreUnusable, "the anchors in "+dir+" are not used", err.Error()+"; whoever can change them hides that the ledger has lost something", "ls -la "+quote(dir))
+	r := refusal(commands.StoreUnusable, "the anchors in "+dir+" are not used", err.Error()+"; whoever can change them hides that the ledger has lost something", program("ls", "-la", dir))
 	return withFix(r, err)
 }
 
@@ -118,14 +118,14 @@ func unsafeStore(dir string, err error) error {
 	if errors.As(err, &path) {
 		return storeError(dir, err)
 	}
-	return withFix(refusal(commands.StoreUnusable, "the store "+dir+" is not used", err.Error()+"; whoever can change it writes the ledger", "ls -la "+quote(dir)), err)
+	return withFix(refusal(commands.StoreUnusable, "the store "+dir+" is not used", err.Error()+"; whoever can change it writes the ledger", program("ls", "-la", dir)), err)
 }
 
 // withFix takes the command that ends a problem as the fix.
 func withFix(r *commands.Refusal, err error) *commands.Refusal {
 	var p *owned.Problem
-	if errors.As(err, &p) && p.Fix != "" {
-		r.Fix = p.Fix
+	if errors.As(err, &p) && p.Fix != nil {
+		r.Fix = program(p.Fix...)
 	}
 	return r
 }
@@ -135,5 +135,5 @@ func foreignStore(dir string, owner int) error {
 	if os.Geteuid() == 0 {
 		why += "; its owner could not open the files that root leaves there"
 	}
-	return refusal(commands.StoreUnusable, "the store "+dir+" is used by its owner alone", why, fmt.Sprintf("sudo -u '#%d' bindery status", owner))
+	return refusal(commands.StoreUnusable, "the store "+dir+" is used by its owner alone", why, program("sudo", "-u", "#"+fmt.Sprint(owner), "bindery", "status"))
 }

@@ -116,7 +116,7 @@ func TestStoreThatOthersCanChange(t *testing.T) {
 			begins := spoil(t, p)
 			for _, args := range [][]string{{"status"}, {"node", "register", "gamma"}, {"serve"}, {"init", "--mesh", "home"}, {"audit", "verify"},
 				{"backup", filepath.Join(t.TempDir(), "b")}} {
-				if r := p.refused(commands.StoreUnusable, args...); !strings.HasPrefix(r.Fix, begins) {
+				if r := p.refused(commands.StoreUnusable, args...); !strings.HasPrefix(r.Fix.String(), begins) {
 					t.Errorf("%v: the fix is %q, want %s…", args, r.Fix, begins)
 				}
 			}
@@ -139,7 +139,7 @@ func TestStoreFix(t *testing.T) {
 	p := newPatientStore(t)
 	chmod(t, p.dir, 0o770)
 	r := p.refused(commands.StoreUnusable, "status")
-	if r.Fix != "chmod 700 "+p.dir {
+	if r.Fix.String() != "chmod 700 "+p.dir {
 		t.Fatal(r.Fix)
 	}
 	chmod(t, p.dir, 0o700)

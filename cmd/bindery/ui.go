@@ -21,6 +21,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -61,7 +62,7 @@ func (c *cli) newUI() (*ui, error) {
 	if u.format == "" {
 		if env := c.program.Getenv("BINDERY_OUTPUT"); env != "" {
 			if err := u.format.Set(env); err != nil {
-				return nil, usage(fmt.Sprintf("BINDERY_OUTPUT is %q", clip(env)), err.Error(), "unset BINDERY_OUTPUT")
+				return nil, usage(fmt.Sprintf("BINDERY_OUTPUT is %q", clip(env)), err.Error(), advise("unset BINDERY_OUTPUT"))
 			}
 		}
 	}
@@ -191,8 +192,8 @@ func (u *ui) refusal(r *commands.Refusal) {
 		p.line(p.paint(faint, "candidates:"))
 		p.indented(candidateRows(r.Candidates))
 	}
-	if r.Fix != "" {
-		p.line(p.paint(faint, "fix:") + " " + shownLine(r.Fix))
+	if !r.Fix.IsZero() {
+		p.line(p.paint(faint, "fix:") + " " + shownLine(r.Fix.Text()))
 	}
 	_, _ = u.err.Write(p.bytes())
 }
@@ -201,7 +202,7 @@ func (u *ui) refusal(r *commands.Refusal) {
 func candidateRows(cs []commands.Candidate) [][]string {
 	rows := make([][]string, len(cs))
 	for i, c := range cs {
-		rows[i] = []string{c.Name, c.Node, c.Why, c.Flag}
+		rows[i] = []string{c.Name, c.Node, c.Why, cmp.Or(c.Flag, c.Fix.Text())}
 	}
 	return withoutEmpty(rows)
 }

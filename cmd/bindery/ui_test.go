@@ -84,25 +84,54 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-func TestPasteable(t *testing.T) {
-	c := &cli{args: []string{"node", "retire", "alpha", "--command-id", "01X", "--reason=a b"}}
-	for in, want := range map[string]string{
-		"the same command with --reason TEXT":          "bindery node retire alpha --command-id 01X --reason TEXT",
-		"the same command with --command-id 01Y":       "bindery node retire alpha '--reason=a b' --command-id 01Y",
-		"the same command without --command-id":        "bindery node retire alpha '--reason=a b'",
-		"the same command with the value's plain form": "the same command with the value's plain form",
-		"bindery status":                            "bindery status",
-		"wait for it to end, or stop it":            "wait for it to end, or stop it",
-		"restore the store from a backup":           "restore the store from a backup",
-		"free space on the store's disk, then that": "free space on the store's disk, then that",
+// What helps becomes a line that can be pasted, where it was asked for.
+func TestFixLine(t *testing.T) {
+	c := &cli{program: NewProgram(), args: []string{"node", "retire", "alpha", "--command-id", "01X", "--reason=a b", "--force"}}
+	for _, tc := range []struct {
+		fix  commands.Fix
+		want string
+	}{
+		{again().With("--reason", "TEXT"), "bindery node retire alpha --command-id 01X --force --reason TEXT"},
+		{again().With("--command-id", "01Y"), "bindery node retire alpha '--reason=a b' --force --command-id 01Y"},
+		{again().But("--command-id"), "bindery node retire alpha '--reason=a b' --force"},
+		{again().But("--force"), "bindery node retire alpha --command-id 01X '--reason=a b'"},
+		{again().With("--force"), "bindery node retire alpha --command-id 01X '--reason=a b' --force"},
+		{do("status"), "bindery status"},
+		{do("provision default", "a b").With("--clear").With("--node", "n"), "bindery provision default 'a b' --clear --node n"},
+		{program("chmod", "600", "a b"), "chmod 600 'a b'"},
+		{advise("wait for it to end, or stop it"), "wait for it to end, or stop it"},
+		{commands.Fix{}, ""},
 	} {
-		if got := c.pasteable(in); got != want {
-			t.Errorf("%s: got %s, want %s", in, got, want)
+		if got := c.line(tc.fix); got != tc.want {
+			t.Errorf("%v: got %s, want %s", tc.fix, got, tc.want)
 		}
 	}
-	c.globals.store = "/a b"
-	if got, want := c.pasteable("bindery status"), "bindery status --store '/a b'"; got != want {
+	c.args = []string{"watch", "--", "--exec", "cat"}
+	if got, want := c.line(again().With("--resync")), "bindery watch --resync -- --exec cat"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A fix leads to the ledger that this run was about, and not to another.
+func TestFixReaches(t *testing.T) {
+	for _, tc := range []struct {
+		globals globals
+		fix     commands.Fix
+		want    string
+	}{
+		{globals{store: "/a b"}, do("status"), "bindery status --store '/a b'"},
+		{globals{server: "nats://ann:hunter2@h:4222", creds: "k", mesh: "home"}, do("status"), "bindery status --server nats://h:4222 --creds k --mesh home"},
+		{globals{context: "prod"}, do("node show", "a"), "bindery node show a --context prod"},
+		{globals{store: "s"}, do("restore", "FILE").With("--store", "DIR"), "bindery restore FILE --store DIR"},
+		{globals{server: "h"}, do("status").With("--store", "DIR"), "bindery status --store DIR"},
+		{globals{mesh: "home"}, do("init").With("--mesh", "NAME"), "bindery init --mesh NAME"},
+		{globals{creds: "old"}, do("serve").With("--creds", "FILE"), "bindery serve --creds FILE"},
+		{globals{store: "s", mesh: "home"}, do("node list").With("--help"), "bindery node list --help"},
+	} {
+		c := &cli{program: NewProgram(), globals: tc.globals}
+		if got := c.line(tc.fix); got != tc.want {
+			t.Errorf("%+v: got %s, want %s", tc.globals, got, tc.want)
+		}
 	}
 }
 
@@ -129,9 +158,9 @@ func TestStoppedSeries(t *testing.T) {
 	var s series
 	s.add(commands.Result{Seq: 1000})
 	id := events.ID{15: 1}
-	err := stopped(refusal(commands.OutcomeUnknown, "x", "context canceled", "the same command with --command-id DERIVED"), s, id)
+	err := stopped(refusal(commands.OutcomeUnknown, "x", "context canceled", again().With("--command-id", "DERIVED")), s, id)
 	r, ok := err.(*commands.Refusal)
-	if !ok || r.Fix != "the same command with --command-id "+id.String() || !strings.Contains(r.Why, "1 batch was written before, up to sequence 1000") {
+	if !ok || r.Fix.String() != "the same command --command-id "+id.String() || !strings.Contains(r.Why, "1 batch was written before, up to sequence 1000") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -218,16 +247,16 @@ func TestNotesDoNotCount(t *testing.T) {
 // A secret in place of its reference is repeated in no fix, and one within
 // quotes in no message.
 func TestSecretsAreNotRepeated(t *testing.T) {
-	c := &cli{args: []string{"credential", "issued", "wiki/db", "--secret-ref", "hunter2"}}
-	if got, want := c.pasteable("the same command with --timeout 5m"), "bindery credential issued wiki/db --secret-ref SCHEME:PATH --timeout 5m"; got != want {
+	c := &cli{program: NewProgram(), args: []string{"credential", "issued", "wiki/db", "--secret-ref", "hunter2"}}
+	if got, want := c.line(again().With("--timeout", "5m")), "bindery credential issued wiki/db --secret-ref SCHEME:PATH --timeout 5m"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	c.args[3] = "--secret-ref=hunter2"
-	if got := c.pasteable("the same command without --timeout"); strings.Contains(got, "=hunter2") {
+	if got := c.line(again().But("--timeout")); strings.Contains(got, "=hunter2") {
 		t.Errorf("got %s", got)
 	}
 	c.args = []string{"node", "retire", "alpha", "--reason", "it's the password = hunter2"}
-	if got := c.mask(c.pasteable("the same command with --force")); strings.Contains(got, "hunter2") {
+	if got := c.mask(c.line(again().With("--force"))); strings.Contains(got, "hunter2") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -31,8 +31,8 @@ type waited interface {
 	missing(ctx context.Context, a asker) ([]commands.Candidate, error)
 	// verb and shows are the commands that wait for it, and that show who is
 	// missing.
-	verb() string
-	shows() string
+	verb() commands.Fix
+	shows() commands.Fix
 }
 
 // standing is how far what is waited for has come.
@@ -46,6 +46,7 @@ func (s standing) String() string { return fmt.Sprintf("%d of %d done", s.done, 
 
 // wait looks at something until it is over.
 type wait struct {
+	line   func(commands.Fix) string
 	asker  asker
 	served bool // somebody else can write meanwhile
 	tick   <-chan time.Time
@@ -59,7 +60,7 @@ type wait struct {
 func (c *cli) wait(ctx context.Context, a asker, served bool, w waited, limited bool) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
-	on := wait{asker: a, served: served, tick: tick.C, bar: &bar{ui: c.ui}}
+	on := wait{line: c.line, asker: a, served: served, tick: tick.C, bar: &bar{ui: c.ui}}
 	if limited {
 		end := time.NewTimer(c.globals.timeout)
 		defer end.Stop()
@@ -95,7 +96,7 @@ func (on *wait) until(ctx context.Context, w waited) error {
 	defer on.bar.stop()
 	for {
 		on.bar.total = now.total
-		on.bar.at(now.done, "who is missing: "+w.shows())
+		on.bar.at(now.done, "who is missing: "+on.line(w.shows()))
 		select {
 		case <-on.tick:
 		case <-on.end:

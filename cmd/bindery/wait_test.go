@@ -24,7 +24,7 @@ type fakeAsker struct {
 
 func (f *fakeAsker) Ask(ctx context.Context, q commands.Query) (json.RawMessage, error) {
 	if ctx.Err() != nil {
-		return nil, refusal(commands.Unreachable, "no answer in time", "", "")
+		return nil, refusal(commands.Unreachable, "no answer in time", "", commands.Fix{})
 	}
 	f.asked = append(f.asked, q)
 	v := f.answers[0]
@@ -54,7 +54,7 @@ func rotationAt(state projections.RotationState, done int, left ...member) rotat
 // waitOn waits with a served store, and gives what was said on stderr.
 func waitOn(ctx context.Context, a asker, w waited, change func(*wait)) (said string, err error) {
 	var errs bytes.Buffer
-	on := wait{asker: a, served: true, tick: ticks(50), bar: &bar{ui: &ui{err: &errs}}}
+	on := wait{line: (&cli{program: NewProgram()}).line, asker: a, served: true, tick: ticks(50), bar: &bar{ui: &ui{err: &errs}}}
 	if change != nil {
 		change(&on)
 	}
@@ -97,7 +97,7 @@ func TestWaitForWhatIsOver(t *testing.T) {
 func TestWaitNeedsServe(t *testing.T) {
 	a := &fakeAsker{answers: []any{rotationAt(projections.Open, 1)}}
 	_, err := waitOn(t.Context(), a, &rotationWaited{named: "pg-alpha"}, func(w *wait) { w.served = false })
-	if r := codeOf(t, err); r.Code != commands.NeedsServe || r.Code.Exit() != 7 || !strings.HasPrefix(r.Fix, "bindery rotation show ") {
+	if r := codeOf(t, err); r.Code != commands.NeedsServe || r.Code.Exit() != 7 || !strings.HasPrefix(r.Fix.String(), "rotation show ") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -138,7 +138,7 @@ func TestWaitInterrupted(t *testing.T) {
 		stopping := stopAfter{a, cancel}
 		_, err := waitOn(ctx, stopping, &rotationWaited{named: "pg-alpha"}, func(w *wait) { w.tick = tick })
 		r := codeOf(t, err)
-		if r.Code != commands.Interrupted || r.Code.Exit() != 130 || r.Fix != "bindery rotation wait "+(events.ID{15: 7}).String() {
+		if r.Code != commands.Interrupted || r.Code.Exit() != 130 || r.Fix.String() != "rotation wait "+(events.ID{15: 7}).String() {
 			t.Errorf("%s: got %+v", name, r)
 		}
 	}
@@ -158,7 +158,7 @@ func (s stopAfter) Ask(ctx context.Context, q commands.Query) (json.RawMessage, 
 
 // What cannot be asked ends a wait.
 func TestWaitFails(t *testing.T) {
-	a := &fakeAsker{answers: []any{rotationAt(projections.Open, 1), refusal(commands.Unreachable, "no answer", "", "")}}
+	a := &fakeAsker{answers: []any{rotationAt(projections.Open, 1), refusal(commands.Unreachable, "no answer", "", commands.Fix{})}}
 	_, err := waitOn(t.Context(), a, &rotationWaited{named: "pg-alpha"}, nil)
 	if r := codeOf(t, err); r.Code != commands.Unreachable {
 		t.Errorf("got %+v", r)

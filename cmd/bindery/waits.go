@@ -37,7 +37,9 @@ func (v *waiting) run(ctx context.Context, c *cli, w waited, q func() commands.Q
 		defer p.close()
 		a := bounded{p, c.globals.timeout}
 		if err = c.wait(ctx, a, s.served(), w, v.limited()); err == nil {
-			data, err = a.Ask(ctx, q())
+			if data, err = a.Ask(ctx, q()); err == nil {
+				data, err = c.asText(data)
+			}
 		}
 		return err
 	})
@@ -95,8 +97,8 @@ func (w *rotationWaited) name() string {
 	return w.named
 }
 
-func (w *rotationWaited) verb() string  { return "bindery rotation wait " + quote(w.name()) }
-func (w *rotationWaited) shows() string { return "bindery rotation show " + quote(w.name()) }
+func (w *rotationWaited) verb() commands.Fix  { return do("rotation wait", w.name()) }
+func (w *rotationWaited) shows() commands.Fix { return do("rotation show", w.name()) }
 
 func (w *rotationWaited) look(ctx context.Context, a asker) (standing, error) {
 	r, err := read[rotationView](ctx, a, commands.ShowRotation{Rotation: w.name(), Brief: true})
@@ -163,15 +165,15 @@ type providerWaited struct {
 	waiting []commands.Candidate
 }
 
-func (w *providerWaited) verb() string { return "bindery provider wait " + quote(w.named) }
+func (w *providerWaited) verb() commands.Fix { return do("provider wait", w.named) }
 
 // shows lists the holders: whom the provider no longer serves and who still runs
 // with it is not among its bindings. Where nobody needs a credential, they are.
-func (w *providerWaited) shows() string {
+func (w *providerWaited) shows() commands.Fix {
 	if w.view.Holders == 0 {
-		return "bindery binding list --provider " + quote(w.named)
+		return do("binding list").With("--provider", w.named)
 	}
-	return "bindery provider holders " + quote(w.named)
+	return do("provider holders", w.named)
 }
 
 func (w *providerWaited) look(ctx context.Context, a asker) (standing, error) {
@@ -271,7 +273,7 @@ func hopeless(v bindingView) error {
 		return nil
 	}
 	return refusal(commands.ProviderRetired, "no credential will come for "+slotOf(v), "it is bound to "+v.Provider+", which is retired",
-		"bindery binding rebind "+slotOf(v)+" --provider OTHER")
+		do("binding rebind", slotOf(v)).With("--provider", "OTHER"))
 }
 
 // waitsFor says what is still to come until a consumer runs with what is
@@ -317,8 +319,8 @@ type bindingWaited struct {
 	last bindingView
 }
 
-func (w *bindingWaited) verb() string  { return "bindery binding wait " + quote(w.slot) }
-func (w *bindingWaited) shows() string { return "bindery binding show " + quote(w.slot) }
+func (w *bindingWaited) verb() commands.Fix  { return do("binding wait", w.slot) }
+func (w *bindingWaited) shows() commands.Fix { return do("binding show", w.slot) }
 
 func (w *bindingWaited) look(ctx context.Context, a asker) (standing, error) {
 	v, err := read[bindingView](ctx, a, commands.ShowBinding{Slot: w.slot})
@@ -328,7 +330,7 @@ func (w *bindingWaited) look(ctx context.Context, a asker) (standing, error) {
 	if slices.Contains(v.Flags, projections.FlagPending) {
 		assignment, _, _ := strings.Cut(slotOf(v), "/")
 		return standing{}, refusal(commands.BindingNotFound, "nothing serves "+slotOf(v)+" yet", "there is nothing to run with",
-			"bindery assignment resolve "+assignment)
+			do("assignment resolve", assignment))
 	}
 	if err := hopeless(v); err != nil {
 		return standing{}, err

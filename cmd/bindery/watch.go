@@ -76,9 +76,9 @@ func (v *watch) run(ctx context.Context, c *cli, args []string) error {
 	w := &watchRun{c: c, v: v, command: args}
 	switch {
 	case v.exec && len(args) == 0:
-		return usage("--exec is followed by no command", "everything after it is the command and its arguments", "bindery watch --exec cat")
+		return usage("--exec is followed by no command", "everything after it is the command and its arguments", theSame("watch", "--exec", "cat"))
 	case !v.exec && len(args) > 0:
-		return usage(fmt.Sprintf("bindery watch takes no argument %q", clip(args[0])), "a command to run stands after --exec", "bindery watch --help")
+		return usage(fmt.Sprintf("bindery watch takes no argument %q", clip(args[0])), "a command to run stands after --exec", do("watch").With("--help"))
 	}
 	if v.cursor != "" {
 		w.file = &cursorFile{path: v.cursor}
@@ -106,7 +106,7 @@ type watchRun struct {
 func (w *watchRun) start(ctx context.Context, s *session) error {
 	if !s.served() && !w.v.once {
 		return refusal(commands.NeedsServe, "nothing would ever come",
-			"nobody else can write while this process holds the store: no bindery serve runs on it", "bindery serve")
+			"nobody else can write while this process holds the store: no bindery serve runs on it", do("serve"))
 	}
 	if err := w.prepare(ctx, s); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (w *watchRun) prepare(ctx context.Context, s *session) error {
 	if w.file != nil && w.file.there {
 		if w.file.Mesh != s.mesh {
 			return refusal(commands.WrongMesh, fmt.Sprintf("the cursor in %s is of mesh %s", w.file.path, clip(w.file.Mesh)),
-				"the mesh watched is "+s.mesh, "bindery watch --mesh "+s.mesh+" --cursor OTHER-FILE")
+				"the mesh watched is "+s.mesh, do("watch").With("--mesh", s.mesh).With("--cursor", "OTHER-FILE"))
 		}
 		at := w.file.Cursor
 		w.o.Cursor, w.last = &at, at
@@ -169,14 +169,14 @@ func (w *watchRun) prepare(ctx context.Context, s *session) error {
 		return nil
 	}
 	if w.byDocuments() {
-		return usage("an agent cannot begin in the past", "it is told of changes by the documents of its node, which say what is so now", "bindery watch --initial")
+		return usage("an agent cannot begin in the past", "it is told of changes by the documents of its node, which say what is so now", do("watch").With("--initial"))
 	}
 	return w.begin(ctx, s)
 }
 
 // begin finds the sequence that --from means.
 func (w *watchRun) begin(ctx context.Context, s *session) error {
-	q, err := logFrom(w.v.from, w.c.program.Clock(), "bindery watch --from 2h")
+	q, err := logFrom(w.v.from, w.c.program.Clock(), do("watch").With("--from", "2h"))
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (w *watchRun) filter(ctx context.Context, s *session) error {
 			return err
 		}
 		if w.byDocuments() && n.ID != f.Node {
-			return refusal(commands.NotPermitted, w.me.Name+" is not told of node "+n.Name, "it is the agent of "+w.me.Node, "bindery watch --node "+w.me.Node)
+			return refusal(commands.NotPermitted, w.me.Name+" is not told of node "+n.Name, "it is the agent of "+w.me.Node, do("watch").With("--node", w.me.Node))
 		}
 		f.Node = n.ID
 	}
@@ -229,7 +229,7 @@ func (w *watchRun) filter(ctx context.Context, s *session) error {
 		}
 		if b.ID == nil {
 			assignment, _, _ := strings.Cut(slot, "/")
-			return refusal(commands.BindingNotFound, "nothing has served "+slot+" yet", "it has no binding to watch", "bindery assignment resolve "+assignment)
+			return refusal(commands.BindingNotFound, "nothing has served "+slot+" yet", "it has no binding to watch", do("assignment resolve", assignment))
 		}
 		f.Bindings = append(f.Bindings, *b.ID)
 	}
@@ -293,9 +293,9 @@ func (w *watchRun) handle(ctx context.Context, item subscriber.Item) error {
 func (w *watchRun) explain(err error) error {
 	var r *subscriber.RestoredError
 	if errors.As(err, &r) {
-		fix := "bindery watch --initial"
+		fix := do("watch").With("--initial")
 		if w.file != nil {
-			fix = "rm " + quote(w.file.path)
+			fix = program("rm", w.file.path)
 		}
 		return refusal(commands.LedgerRestored, fmt.Sprintf("sequence %d is not what was read there", r.Cursor.Seq),
 			r.Why+": the ledger was restored to an earlier state, or is another one", fix)
@@ -309,7 +309,7 @@ func (w *watchRun) stopped() error {
 }
 
 // resume is the command that goes on where this one stopped.
-func (w *watchRun) resume() string {
+func (w *watchRun) resume() commands.Fix {
 	args := shown(w.c.args)
 	at, rest := len(args)-len(w.command), []string(nil)
 	if w.v.exec {
@@ -322,7 +322,7 @@ func (w *watchRun) resume() string {
 	args = args[:max(at, 0)]
 	if w.file == nil && !w.byDocuments() && w.last.Seq > 0 {
 		args = slices.DeleteFunc(args, func(a string) bool { return a == "--initial" }) // it was told
-		args = append(without(args, "--from"), "--from", fmt.Sprintf("seq:%d", w.last.Seq+1))
+		args = append(w.c.without(args, "--from"), "--from", fmt.Sprintf("seq:%d", w.last.Seq+1))
 	}
-	return "bindery " + quoteAll(append(args, rest...))
+	return theSame(append(args, rest...)...)
 }

@@ -41,7 +41,7 @@ const (
 // read reads the file; one that is not there is none.
 func (f *cursorFile) read() error {
 	bad := func(why string) error {
-		return usage("the cursor in "+f.path+" cannot be read", why, "rm "+quote(f.path))
+		return usage("the cursor in "+f.path+" cannot be read", why, program("rm", f.path))
 	}
 	i, err := os.Stat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func (f *cursorFile) read() error {
 		return bad(err.Error())
 	}
 	if !i.Mode().IsRegular() || i.Size() > maxCursor {
-		return usage(f.path+" is no cursor", "it is no file that bindery watch wrote", "bindery watch --cursor OTHER-FILE")
+		return usage(f.path+" is no cursor", "it is no file that bindery watch wrote", do("watch").With("--cursor", "OTHER-FILE"))
 	}
 	data, err := os.ReadFile(f.path)
 	if err != nil {
@@ -96,5 +96,5 @@ func (f *cursorFile) flush() error {
 }
 
 func (f *cursorFile) failed(err error) error {
-	return usage(fmt.Sprintf("the cursor cannot be kept in %s", f.path), err.Error(), "ls -ld "+quote(filepath.Dir(f.path)))
+	return usage(fmt.Sprintf("the cursor cannot be kept in %s", f.path), err.Error(), program("ls", "-ld", filepath.Dir(f.path)))
 }

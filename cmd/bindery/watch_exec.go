@@ -59,8 +59,8 @@ func (w *watchRun) execute(ctx context.Context, ch *projections.Change) error {
 func (w *watchRun) cannotRun(err error) error {
 	r := refusal(commands.CommandFailed, w.command[0]+" is not run", err.Error(), w.resume())
 	var problem *owned.Problem
-	if errors.As(err, &problem) && problem.Fix != "" {
-		r.Fix = problem.Fix
+	if errors.As(err, &problem) && problem.Fix != nil {
+		r.Fix = program(problem.Fix...)
 	}
 	return r
 }

@@ -246,7 +246,7 @@ func (h *Handler) Do(ctx context.Context, req commands.Request) (commands.Result
 // Unknown is the refusal of an answer: the command may have been carried out.
 func Unknown(id events.ID, cause error) *commands.Refusal {
 	return &commands.Refusal{Code: commands.OutcomeUnknown, Message: "the outcome of command " + id.String() + " is not known",
-		Why: cause.Error(), Fix: "the same command with --command-id " + id.String(), Candidates: []commands.Candidate{}}
+		Why: cause.Error(), Fix: projections.Again().With("--command-id", id.String()), Candidates: []commands.Candidate{}}
 }
 
 // Submit queues a command; answer is called once, from a goroutine of the

@@ -6,6 +6,7 @@ import (
 
 	"bindery/commands"
 	"bindery/events"
+	"bindery/projections"
 )
 
 // An agent reports what was done: applied, failed, issued, revoked. Each report that
@@ -75,7 +76,7 @@ func (h *Handler) limit(req commands.Request, now time.Time) (*report, error) {
 	if h.reports.isSpent(of, now) {
 		return nil, &commands.Refusal{Code: commands.TooOften, Message: "too many reports on binding " + binding.String(),
 			Why: fmt.Sprintf("an agent may report on one %d times at once, and then once each %s", reportBurst, reportEvery),
-			Fix: "bindery log --entity " + binding.String(), Candidates: []commands.Candidate{}}
+			Fix: projections.Do("log").With("--entity", binding.String()), Candidates: []commands.Candidate{}}
 	}
 	return &of, nil
 }

@@ -277,7 +277,7 @@ func (h *Handler) keepsWriting(c commands.Command) error {
 	}
 	if err := h.cfg.MayWrite(h.state); err != nil {
 		return &commands.Refusal{Code: commands.LastWriter, Message: "the first writer must be the process that serves now",
-			Why: err.Error() + "; from the first such grant on, nobody else can write the ledger", Fix: "bindery access list", Candidates: []commands.Candidate{}}
+			Why: err.Error() + "; from the first such grant on, nobody else can write the ledger", Fix: projections.Do("access list"), Candidates: []commands.Candidate{}}
 	}
 	return nil
 }
@@ -296,19 +296,19 @@ func (h *Handler) admit(c *call, now time.Time) error {
 		if known, ok := h.state.Remembered(id); ok {
 			if known.Hash != c.hash {
 				return &commands.Refusal{Code: commands.CommandIDReused, Message: "command id " + id.String() + " was used for another command",
-					Why: fmt.Sprintf("it wrote sequence %d", known.First), Fix: "the same command without --command-id", Candidates: []commands.Candidate{}}
+					Why: fmt.Sprintf("it wrote sequence %d", known.First), Fix: projections.Again().But("--command-id"), Candidates: []commands.Candidate{}}
 			}
 			c.repeat = &known
 			return nil
 		}
 		if why := h.expired(id, now); why != "" {
 			return &commands.Refusal{Code: commands.CommandIDExpired, Message: "command id " + id.String() + " cannot be used",
-				Why: why, Fix: "the same command without --command-id", Candidates: []commands.Candidate{}}
+				Why: why, Fix: projections.Again().But("--command-id"), Candidates: []commands.Candidate{}}
 		}
 	}
 	if want := c.req.ExpectSeq; want != nil && *want != h.state.Seq {
 		return &commands.Refusal{Code: commands.LedgerMoved, Message: fmt.Sprintf("the ledger is not at sequence %d", *want),
-			Why: fmt.Sprintf("it is at %d", h.state.Seq), Fix: fmt.Sprintf("bindery log --from seq:%d", *want+1), Candidates: []commands.Candidate{}}
+			Why: fmt.Sprintf("it is at %d", h.state.Seq), Fix: projections.Do("log").With("--from", "seq:"+fmt.Sprint(*want+1)), Candidates: []commands.Candidate{}}
 	}
 	return nil
 }
@@ -408,7 +408,7 @@ func (h *Handler) failed(decided, rest []*call, stored int, err error, try int) 
 // notSent gives a code to what kept commands from being stored at all.
 func notSent(err error) error {
 	out := &commands.Refusal{Code: commands.Unreachable, Message: "the ledger does not answer", Why: "nothing was written: " + err.Error(),
-		Fix: "the same command again", Candidates: []commands.Candidate{}}
+		Fix: projections.Again(), Candidates: []commands.Candidate{}}
 	var conflict *ledger.ConflictError
 	switch {
 	case errors.As(err, &conflict):

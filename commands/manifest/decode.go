@@ -97,7 +97,7 @@ func section[T any](d *decoder, e entry, what string, into *map[string]T, decode
 func (d *decoder) twice(code, what string, p place, at position) bool {
 	first, again := d.m.at[p]
 	if again {
-		d.fail(at, code, "%s is there twice; first at %s", what, first).Fix = "remove one of the two"
+		d.fail(at, code, "%s is there twice; first at %s", what, first).Write = "remove one of the two"
 		return true
 	}
 	d.m.at[p] = at
@@ -390,7 +390,7 @@ func (d *decoder) mapping(e entry, what string) []entry {
 			continue
 		}
 		if at0, again := first[key]; again {
-			d.fail(at, CodeInvalid, "repeated key %s in %s; first at %s", show(key), what, at0).Fix = "remove one of the two"
+			d.fail(at, CodeInvalid, "repeated key %s in %s; first at %s", show(key), what, at0).Write = "remove one of the two"
 			continue
 		}
 		first[key] = at
@@ -440,7 +440,7 @@ func (d *decoder) key(n ast.MapKeyNode) (string, bool) {
 	case nil:
 	default:
 		if word := typeOf(k); word != "" {
-			d.fail(d.at(n), CodeInvalid, "the key %s is %s, where a text must stand", plain(k.GetToken().Value), word).Fix =
+			d.fail(d.at(n), CodeInvalid, "the key %s is %s, where a text must stand", plain(k.GetToken().Value), word).Write =
 				"quote it: " + show(k.GetToken().Value)
 			return "", false
 		}
@@ -527,13 +527,13 @@ func (d *decoder) wrongType(e entry, what, want string, version bool) {
 	switch {
 	case got == "null" || n == nil:
 		f := d.fail(e.at, CodeInvalid, "%s has no value; %s must stand there", what, want)
-		f.Why, f.Fix = "null says nothing", "give it a value, or leave the key out"
+		f.Why, f.Write = "null says nothing", "give it a value, or leave the key out"
 	case got == "":
 		d.fail(at, CodeInvalid, "%s is not %s", what, want)
 	case want == "a text" && (got == "a number" || got == "true or false"):
 		raw := n.GetToken().Value
 		f := d.fail(at, CodeInvalid, "%s is %s; quote it: %s", what, got, show(raw))
-		if f.Fix = "quote it: " + show(raw); version {
+		if f.Write = "quote it: " + show(raw); version {
 			f.Why = "as a number 16.10 is 16.1, another version"
 		}
 	default:
@@ -592,7 +592,7 @@ func (d *decoder) rawText(e entry, what string, version bool) (string, bool) {
 	switch {
 	case strings.TrimSpace(s) == "":
 		f := d.fail(at, CodeInvalid, "%s is empty", what)
-		f.Why, f.Fix = "the empty text says nothing", "give it a value, or leave the key out"
+		f.Why, f.Write = "the empty text says nothing", "give it a value, or leave the key out"
 		return "", false
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
 		d.fail(at, CodeInvalid, "%s has a control character", what)
@@ -605,7 +605,7 @@ func (d *decoder) rawText(e entry, what string, version bool) (string, bool) {
 func (d *decoder) secret(at position, what string, err error) {
 	f := d.fail(at, CodeSecret, "%s: %v", what, err)
 	f.Why = "the ledger holds references to secrets, never a secret"
-	f.Fix = "take the secret out of the value, and change it: it stood in a file"
+	f.Write = "take the secret out of the value, and change it: it stood in a file"
 }
 
 // name is a value that must be a name.
@@ -679,7 +679,7 @@ func (d *decoder) features(e entry, what string) []string {
 	if _, ok := d.resolve(e.value).(*ast.StringNode); ok {
 		s, ok := d.text(e, what)
 		if ok {
-			d.fail(d.at(e.value), CodeInvalid, "%s is a text, where a list must stand", what).Fix = "features: [" + plain(s) + "]"
+			d.fail(d.at(e.value), CodeInvalid, "%s is a text, where a list must stand", what).Write = "features: [" + plain(s) + "]"
 		}
 		return nil
 	}
@@ -695,7 +695,7 @@ func (d *decoder) features(e entry, what string) []string {
 			return
 		}
 		if at, again := first[s]; again {
-			d.fail(f.at, CodeFeature, "%s: %s is there twice; first at %s", what, s, at).Fix = "remove one of the two"
+			d.fail(f.at, CodeFeature, "%s: %s is there twice; first at %s", what, s, at).Write = "remove one of the two"
 			return
 		}
 		first[s] = f.at
@@ -767,7 +767,7 @@ func (d *decoder) slotRef(e entry, what string) string {
 	}
 	assignment, slot, cut := strings.Cut(s, "/")
 	if !cut || strings.Contains(slot, "/") {
-		d.fail(d.at(e.value), CodeInvalid, "%s is %s, not ASSIGNMENT/SLOT", what, show(s)).Fix = "slot: wiki-beta/db"
+		d.fail(d.at(e.value), CodeInvalid, "%s is %s, not ASSIGNMENT/SLOT", what, show(s)).Write = "slot: wiki-beta/db"
 		return ""
 	}
 	a := d.checkName(assignment, d.at(e.value), fmt.Sprintf("assignment in %s", what))

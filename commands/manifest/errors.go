@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bindery/events"
+	"bindery/projections"
 )
 
 // The codes of a manifest's errors. The list is only appended to.
@@ -34,8 +35,9 @@ type Error struct {
 	Column  int    // 1-based, in characters
 	Message string // what
 	Why     string
-	Fix     string   // what to write or run instead, where it is known
-	Suggest []string // the nearest that would be right
+	Write   string          // what to write instead, where it is known
+	Fix     projections.Fix // the command that helps, where one does
+	Suggest []string        // the nearest that would be right
 }
 
 func (e *Error) Error() string {

@@ -7,6 +7,7 @@ import (
 	"github.com/agnivade/levenshtein"
 
 	"bindery/events"
+	"bindery/projections"
 )
 
 // kind is a kind of map: which keys it has, and where it stands.
@@ -110,12 +111,12 @@ func (d *decoder) unknown(k *kind, what string, e entry) (meant string) {
 	if slices.Contains(secretKeys, strings.ToLower(e.key)) {
 		f := d.fail(e.at, CodeSecret, "%s has the key %q", what, e.key)
 		f.Why = "the ledger holds references to secrets, never a secret"
-		f.Fix = "remove it, and keep the secret where your secrets are"
+		f.Write = "remove it, and keep the secret where your secrets are"
 		return ""
 	}
 	if k == kindDeclaration && slices.Contains(kindManifest.keys, e.key) {
 		f := d.fail(e.at, CodeInvalid, "key %q has no place in a module declaration; it may have mesh and one module", e.key)
-		f.Fix = "bindery apply -f " + d.file
+		f.Fix = projections.Do("apply").With("-f", d.file)
 		return ""
 	}
 	near := nearest(e.key, k.keys)
@@ -123,7 +124,7 @@ func (d *decoder) unknown(k *kind, what string, e entry) (meant string) {
 	if !close {
 		if where, fix := belongs(k, e.key); where != "" {
 			f := d.fail(e.at, CodeInvalid, "key %s is misplaced in %s; it belongs %s", show(e.key), what, where)
-			f.Fix = fix
+			f.Write = fix
 			return ""
 		}
 	}

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -120,7 +119,7 @@ func loadDir(dir string) (*Manifest, error) {
 	}
 	if len(d.files) == 0 {
 		return nil, Errors{{Code: CodeUnreadable, File: dir, Message: "no .yaml, .yml or .json file in this directory",
-			Fix: fmt.Sprintf("bindery export > %s", filepath.Join(dir, "fleet.yaml"))}}
+			Write: "a manifest there, or the name of another directory"}}
 	}
 	return d.result()
 }

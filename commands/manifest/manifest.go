@@ -20,6 +20,8 @@
 // false where they are not said. Features come out sorted.
 package manifest
 
+import "bindery/projections"
+
 // Limits of one manifest. A directory's files share MaxNodes.
 const (
 	MaxFile   = 4 << 20 // bytes of one file
@@ -150,7 +152,7 @@ func DecodeModule(file string, data []byte) (name string, m Module, err error) {
 		}
 		e := d.fail(at, CodeInvalid, "%d modules; a module declaration has exactly one", n)
 		if n > 1 {
-			e.Fix = "bindery apply -f " + file
+			e.Fix = projections.Do("apply").With("-f", file)
 		}
 	}
 	if _, err := d.result(); err != nil {

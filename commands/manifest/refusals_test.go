@@ -210,7 +210,7 @@ func writeErrors(b *bytes.Buffer, in string, err error) {
 	}
 	for _, e := range err.(Errors) {
 		fmt.Fprintf(b, "\t%s [%s]\n", e.Error(), e.Code)
-		for _, l := range [][2]string{{"why", e.Why}, {"fix", e.Fix}, {"suggest", strings.Join(e.Suggest, " ")}} {
+		for _, l := range [][2]string{{"why", e.Why}, {"fix", e.Write + e.Fix.String()}, {"suggest", strings.Join(e.Suggest, " ")}} {
 			if l[1] != "" {
 				fmt.Fprintf(b, "\t\t%s: %s\n", l[0], l[1])
 			}

@@ -19,7 +19,7 @@ func ParseRequires(flag string) (slot string, r Requirement, err error) {
 	slot, need, cut := strings.Cut(flag, "=")
 	if !cut || slot == "" || need == "" {
 		e := d.fail(position{}, CodeInvalid, "--requires %s is not SLOT=PROVISION[:CONSTRAINT]", show(flag))
-		e.Fix = "--requires 'db=postgres-database:>=14'"
+		e.Write = "--requires 'db=postgres-database:>=14'"
 		return "", Requirement{}, d.errs
 	}
 	d.checkName(slot, position{}, "slot")
@@ -27,7 +27,7 @@ func ParseRequires(flag string) (slot string, r Requirement, err error) {
 	d.checkName(r.Provision, position{}, "provision of slot "+plain(slot))
 	switch {
 	case cut && r.Version == "":
-		d.fail(position{}, CodeVersion, "version of slot %s is empty", plain(slot)).Fix = "--requires " + plain(slot) + "=" + plain(r.Provision)
+		d.fail(position{}, CodeVersion, "version of slot %s is empty", plain(slot)).Write = "--requires " + plain(slot) + "=" + plain(r.Provision)
 	case cut:
 		d.checkVersion(r.Version, position{}, "version of slot "+plain(slot), events.CheckConstraint)
 	}

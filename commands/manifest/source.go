@@ -71,7 +71,7 @@ func (d *decoder) parse(file string, data []byte) (root ast.Node) {
 func (d *decoder) tooMany(at position) {
 	e := d.fail(at, CodeTooLarge, "more than %d keys and values, aliases expanded", MaxNodes)
 	e.Why = "a manifest has at most that many"
-	e.Fix = "split the fleet over several applies"
+	e.Write = "split the fleet over several applies"
 }
 
 func (d *decoder) tooDeep(at position) {
@@ -96,7 +96,7 @@ func (d *decoder) guard(data []byte) (string, bool) {
 		return "", false
 	}
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
-		d.fail(none, CodeInvalid, "the text is in UTF-16, not in UTF-8").Fix = "save it as UTF-8"
+		d.fail(none, CodeInvalid, "the text is in UTF-16, not in UTF-8").Write = "save it as UTF-8"
 		return "", false
 	}
 	text := string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
@@ -248,7 +248,7 @@ func (d *decoder) checkTokens(tokens token.Tokens) bool {
 		switch t.Type {
 		case token.DirectiveType:
 			if t.Next == nil || t.Next.Value != "YAML" {
-				d.fail(at, CodeInvalid, "a %%-directive other than %%YAML; a text that begins with %%, quote").Fix = `quote it: "%…"`
+				d.fail(at, CodeInvalid, "a %%-directive other than %%YAML; a text that begins with %%, quote").Write = `quote it: "%…"`
 				return false
 			}
 			continue
@@ -300,7 +300,7 @@ func (d *decoder) checkTokens(tokens token.Tokens) bool {
 	if pop(0); cost > maxKeysSquared {
 		e := d.fail(position{file: d.file}, CodeTooLarge, "too many keys in one map")
 		e.Why = "a map in block form has at most about 10000"
-		e.Fix = "split it over several files, and apply their directory"
+		e.Write = "split it over several files, and apply their directory"
 		return false
 	}
 	return true
@@ -308,11 +308,11 @@ func (d *decoder) checkTokens(tokens token.Tokens) bool {
 
 func (d *decoder) second(at position) {
 	e := d.fail(at, CodeInvalid, "a second document; a manifest is one")
-	e.Fix = "put it into a file of its own, and apply the directory"
+	e.Write = "put it into a file of its own, and apply the directory"
 }
 
 func (d *decoder) tab(at position) {
-	d.fail(at, CodeInvalid, "a tab where only spaces indent").Fix = "indent with spaces"
+	d.fail(at, CodeInvalid, "a tab where only spaces indent").Write = "indent with spaces"
 }
 
 // indentTab is the column of the first tab in a line's indentation, or 0.
@@ -369,7 +369,7 @@ func (d *decoder) syntaxAt(t *token.Token, message string) {
 	for _, w := range syntaxWords {
 		if strings.Contains(message, w.has) {
 			e := d.fail(at, CodeInvalid, "%s", w.message)
-			e.Why, e.Fix = w.why, w.fix
+			e.Why, e.Write = w.why, w.fix
 			return
 		}
 	}
@@ -437,7 +437,7 @@ func (a *aliases) measure(n ast.Node, depth int) (size, height int) {
 		case an == nil:
 			e := a.d.fail(a.d.at(n), CodeInvalid, "alias *%s without an anchor &%s before it", plain(name), plain(name))
 			e.Why = "a text that begins with '*' is an alias"
-			e.Fix = `quote it: "*…"`
+			e.Write = `quote it: "*…"`
 			return 1, 0
 		case an.open:
 			a.d.fail(a.d.at(n), CodeInvalid, "alias *%s stands inside its own anchor", plain(name)).Why = "it would have no end"

@@ -10,6 +10,7 @@ import (
 	"bindery/commands"
 	"bindery/commands/readmodel"
 	"bindery/ledger"
+	"bindery/projections"
 )
 
 // leases decides who acts for a node. The bucket carries a lease over to the next
@@ -129,5 +130,5 @@ func (l *leases) holder(node string, e ledger.Entry) (by LeaseHolder, held bool)
 
 func errContended() error {
 	return &commands.Refusal{Code: commands.Unreachable, Message: "others write there at the same time", Why: "nothing was written",
-		Fix: "the same request again", Candidates: []commands.Candidate{}}
+		Fix: projections.Again(), Candidates: []commands.Candidate{}}
 }

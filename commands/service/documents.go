@@ -173,7 +173,7 @@ func (d *documents) kept(ctx context.Context) error {
 	err := d.s.cfg.Keeper.AwaitKept(ctx, seq)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &commands.Refusal{Code: commands.Unreachable, Message: "the documents are not up to date yet",
-			Why: "the server brings them up to what the ledger says", Fix: "the same again", Candidates: []commands.Candidate{}}
+			Why: "the server brings them up to what the ledger says", Fix: projections.Again(), Candidates: []commands.Candidate{}}
 	}
 	return closedBy(err)
 }

@@ -178,5 +178,5 @@ func (s *Service) findEvent(text string, head uint64) (uint64, error) {
 		}
 	}
 	return 0, &commands.Refusal{Code: commands.EventNotFound, Message: fmt.Sprintf("no event has the id %s", id),
-		Why: "the ledger has none near the instant in it", Fix: "bindery log", Candidates: []commands.Candidate{}}
+		Why: "the ledger has none near the instant in it", Fix: projections.Do("log"), Candidates: []commands.Candidate{}}
 }

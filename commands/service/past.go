@@ -161,7 +161,7 @@ func (s *Service) stateAt(at AsOf) (*projections.State, error) {
 }
 
 func noMoment(message, why string) *commands.Refusal {
-	return &commands.Refusal{Code: commands.EventNotFound, Message: message, Why: why, Fix: "bindery log --limit 1", Candidates: []commands.Candidate{}}
+	return &commands.Refusal{Code: commands.EventNotFound, Message: message, Why: why, Fix: projections.Do("log").With("--limit", "1"), Candidates: []commands.Candidate{}}
 }
 
 // moment finds the sequence of a moment.
@@ -239,7 +239,7 @@ func (s *Service) bothStates(args json.RawMessage) (from, to *projections.State,
 	}
 	if from.Seq > to.Seq {
 		err = &commands.Refusal{Code: commands.Usage, Message: "the first moment is after the second",
-			Why: fmt.Sprintf("they are at sequences %d and %d", from.Seq, to.Seq), Fix: "bindery status --diff EARLIER..LATER", Candidates: []commands.Candidate{}}
+			Why: fmt.Sprintf("they are at sequences %d and %d", from.Seq, to.Seq), Fix: projections.Do("status").With("--diff", "EARLIER..LATER"), Candidates: []commands.Candidate{}}
 	}
 	return from, to, err
 }

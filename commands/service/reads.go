@@ -95,7 +95,7 @@ func (s *Service) reach(ctx context.Context, m QueryMessage) error {
 	seq, err := s.state.Await(ctx, m.AtLeast-1)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &commands.Refusal{Code: commands.StillPending, Message: fmt.Sprintf("sequence %d has not been read here", m.AtLeast),
-			Why: fmt.Sprintf("this instance follows the ledger and is at %d", seq), Fix: "the same query without --at-least", Candidates: []commands.Candidate{}}
+			Why: fmt.Sprintf("this instance follows the ledger and is at %d", seq), Fix: projections.Advise("the same query without --at-least"), Candidates: []commands.Candidate{}}
 	}
 	return closedBy(err)
 }

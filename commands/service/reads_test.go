@@ -123,7 +123,7 @@ func TestFailOver(t *testing.T) {
 	stub(t, s.nc, "never", notWriter)
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := client("never").FailOver().Do(short, req); AsRefusal(err).Code != commands.OutcomeUnknown || !strings.Contains(AsRefusal(err).Fix, req.ID.String()) {
+	if _, err := client("never").FailOver().Do(short, req); AsRefusal(err).Code != commands.OutcomeUnknown || !strings.Contains(AsRefusal(err).Fix.String(), req.ID.String()) {
 		t.Errorf("somebody may have done it: %v", err)
 	}
 	nobody, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -394,7 +394,7 @@ func (s *Service) withForeign(v projections.StatusView) projections.StatusView {
 	if f.Open > 0 {
 		v.Attention = append(v.Attention, projections.Attention{Code: "foreign_event", What: fmt.Sprintf("%d messages in the stream", f.Open),
 			Why: fmt.Sprintf("the ledger's writer has not written them, and they are skipped; the first is at sequence %d", f.FirstOpen),
-			Fix: "bindery audit recover --reason TEXT"})
+			Fix: projections.Do("audit recover").With("--reason", "TEXT")})
 	}
 	return v
 }
@@ -472,31 +472,31 @@ func AsRefusal(err error) *commands.Refusal {
 	case errors.As(err, &other) && other.MayBeDone:
 		return handler.Unknown(other.ID, err)
 	case errors.As(err, &other):
-		out.Code, out.Why, out.Fix = commands.Unreachable, "nothing was written", "the same command again"
+		out.Code, out.Why, out.Fix = commands.Unreachable, "nothing was written", projections.Again()
 	case errors.As(err, &newer):
-		out.Code, out.Fix = commands.NewerLedger, "use the version of bindery that wrote the ledger, or a later one"
+		out.Code, out.Fix = commands.NewerLedger, projections.Advise("use the version of bindery that wrote the ledger, or a later one")
 	case errors.As(err, &damage):
-		out.Code, out.Fix = commands.LedgerDamaged, "bindery audit verify"
+		out.Code, out.Fix = commands.LedgerDamaged, projections.Do("audit verify")
 		out.Why = "it came up while the ledger was read; audit verify tells up to where it is sound, and how to go on"
 	case errors.As(err, &config):
-		out.Code, out.Fix = commands.LedgerDamaged, "nats stream edit "+config.Stream
+		out.Code, out.Fix = commands.LedgerDamaged, projections.Program("nats", "stream", "edit", config.Stream)
 	case errors.As(err, &missing):
-		out.Code, out.Fix = commands.LedgerMissing, "bindery init --mesh NAME"
+		out.Code, out.Fix = commands.LedgerMissing, projections.Do("init").With("--mesh", "NAME")
 	case errors.As(err, &locked):
 		out.Code, out.Why = commands.StoreLocked, "one process at a time uses a store"
-		out.Fix = "wait for it to end, or stop it"
+		out.Fix = projections.Advise("wait for it to end, or stop it")
 	case errors.As(err, &unknown):
 		out.Code = commands.OutcomeUnknown
 	case errors.As(err, &large):
 		out.Code = commands.TooLarge
 	case errors.As(err, &store):
-		out.Code, out.Why, out.Fix = commands.StoreUnusable, "nothing was written", "free space on the store's disk, then the same command"
+		out.Code, out.Why, out.Fix = commands.StoreUnusable, "nothing was written", projections.Advise("free space on the store's disk, then the same command")
 	case errors.As(err, &none):
 		out.Code = commands.EventNotFound
 	case errors.Is(err, ledger.ErrRestoring):
-		out.Code, out.Why, out.Fix = commands.LedgerMissing, "what is there yet is a part of it", "bindery restore FILE"
+		out.Code, out.Why, out.Fix = commands.LedgerMissing, "what is there yet is a part of it", projections.Do("restore", "FILE")
 	case errors.Is(err, ledger.ErrExists):
-		out.Code, out.Fix = commands.LedgerExists, "bindery status"
+		out.Code, out.Fix = commands.LedgerExists, projections.Do("status")
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, handler.ErrClosed):
 		out.Code = commands.Unreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):

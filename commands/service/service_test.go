@@ -110,7 +110,7 @@ func TestLostPart(t *testing.T) {
 	}
 	req := newRequest(commands.RegisterNode{Name: "alpha"})
 	var r *commands.Refusal
-	if _, err := c.Do(t.Context(), req); !errors.As(err, &r) || r.Code != commands.OutcomeUnknown || !strings.Contains(r.Fix, req.ID.String()) {
+	if _, err := c.Do(t.Context(), req); !errors.As(err, &r) || r.Code != commands.OutcomeUnknown || !strings.Contains(r.Fix.String(), req.ID.String()) {
 		t.Errorf("answer: %v", err)
 	}
 }

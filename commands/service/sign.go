@@ -19,6 +19,7 @@ import (
 	"bindery/commands"
 	"bindery/events"
 	"bindery/ledger"
+	"bindery/projections"
 )
 
 // Headers of a signed request.
@@ -148,7 +149,7 @@ func turnedAway(err error) *commands.Refusal {
 		r.Code, r.Message = commands.LedgerRestored, "the ledger here is not the one the request is for"
 		r.Why = "it was created again or restored since the caller asked which ledger is served"
 	case errWithin:
-		r.Fix = "bindery access permissions"
+		r.Fix = projections.Do("access permissions")
 	}
 	return r
 }

@@ -17,16 +17,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
 // Problem says who could change something, and which command ends that.
 type Problem struct {
-	Path string // what could be changed
-	Why  string // who could change it
-	Fix  string // one command, or empty
+	Path string   // what could be changed
+	Why  string   // who could change it
+	Fix  []string // one command, word by word; nil where none helps
 
 	// Anybody says that every user of the machine can put something else there.
 	Anybody bool
@@ -101,7 +101,7 @@ func (f facts) check(path string) error {
 		return nil // a link has no mode of its own
 	}
 	return &Problem{Path: path, Why: fmt.Sprintf("others can write %s: its mode is %04o", path, f.perm),
-		Fix: "chmod go-w " + word(path), Anybody: f.perm&anybodyWrite != 0}
+		Fix: []string{"chmod", "go-w", path}, Anybody: f.perm&anybodyWrite != 0}
 }
 
 // ownerProblem is the problem of a file that belongs to neither root nor this user.
@@ -109,7 +109,7 @@ func (f facts) ownerProblem(path string) *Problem {
 	if f.uid == 0 || f.uid == os.Geteuid() {
 		return nil
 	}
-	return &Problem{Path: path, Why: fmt.Sprintf("%s belongs to user %d", path, f.uid), Fix: fmt.Sprintf("chown %d %s", os.Geteuid(), word(path))}
+	return &Problem{Path: path, Why: fmt.Sprintf("%s belongs to user %d", path, f.uid), Fix: []string{"chown", strconv.Itoa(os.Geteuid()), path}}
 }
 
 // isShared reports whether a directory may be written by others who cannot replace
@@ -137,15 +137,4 @@ func (f facts) checkShared(path string) error {
 		return &Problem{Path: path, Why: fmt.Sprintf("%s lies in a directory that others can write: one of them may have put it there", path), Anybody: true}
 	}
 	return nil
-}
-
-// word makes one word of s for a POSIX shell.
-func word(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

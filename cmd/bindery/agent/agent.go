@@ -10,7 +10,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,6 +27,7 @@ import (
 	"bindery/events"
 	"bindery/ledger"
 	"bindery/ledger/owned"
+	"bindery/projections"
 )
 
 // Ledger is the ledger's writer, as an agent asks it. All of it are requests that the
@@ -144,10 +144,13 @@ func New(cfg Config) (*Agent, error) {
 // badHooks refuses a directory of hooks.
 func badHooks(dir string, err error) error {
 	r := &commands.Refusal{Code: commands.Usage, Message: "the directory of hooks cannot be used", Why: err.Error(),
-		Fix: "ls -ld " + dir, Candidates: []commands.Candidate{}}
+		Fix: projections.Program("ls", "-ld", dir), Candidates: []commands.Candidate{}}
 	var problem *owned.Problem
 	if errors.As(err, &problem) {
-		r.Why, r.Fix = problem.Why+"; whoever can do that chooses what the agent runs", cmp.Or(problem.Fix, r.Fix)
+		r.Why = problem.Why + "; whoever can do that chooses what the agent runs"
+		if problem.Fix != nil {
+			r.Fix = projections.Program(problem.Fix...)
+		}
 	}
 	return r
 }
@@ -159,7 +162,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tree, err := openTree(a.cfg.Root, a.cfg.GroupID)
 	if err != nil {
 		return &commands.Refusal{Code: commands.StoreUnusable, Message: "the agent's directory " + a.cfg.Root + " cannot be used", Why: err.Error(),
-			Fix: "ls -ld " + a.cfg.Root, Candidates: []commands.Candidate{}}
+			Fix: projections.Program("ls", "-ld", a.cfg.Root), Candidates: []commands.Candidate{}}
 	}
 	defer tree.close()
 	a.tree = tree
@@ -210,7 +213,7 @@ func (a *Agent) begin(ctx context.Context) error {
 	}
 	if there && a.place.NodeID != "" && a.place.NodeID != a.nodeID {
 		return &commands.Refusal{Code: commands.Usage, Message: "the directory " + a.cfg.Root + " is that of another node's agent",
-			Why: "it is of node " + a.place.NodeID + ", and " + a.cfg.Node + " is " + a.nodeID, Fix: "bindery agent --node " + a.cfg.Node + " --root DIR",
+			Why: "it is of node " + a.place.NodeID + ", and " + a.cfg.Node + " is " + a.nodeID, Fix: projections.Do("agent").With("--node", a.cfg.Node).With("--root", "DIR"),
 			Candidates: []commands.Candidate{}}
 	}
 	if a.cfg.Resync {

@@ -60,7 +60,7 @@ func TestLedgerRestored(t *testing.T) {
 	err := a.Run(t.Context())
 	a.hangUp()
 	var r *commands.Refusal
-	if !errors.As(err, &r) || r.Code != commands.LedgerRestored || !strings.Contains(r.Fix, "--resync") {
+	if !errors.As(err, &r) || r.Code != commands.LedgerRestored || !strings.Contains(r.Fix.String(), "--resync") {
 		t.Fatalf("%v", err)
 	}
 	if n := len(w.runs()); n != before {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"bindery/commands"
+	"bindery/projections"
 )
 
 // errMoot says that the ledger has gone on: what was done is not asked for any
@@ -75,6 +76,6 @@ func isMoot(code commands.Code) bool {
 // restored is why an agent stops where the ledger is another one than it has read.
 func (a *Agent) restored(r *commands.Refusal) *commands.Refusal {
 	return &commands.Refusal{Code: commands.LedgerRestored, Message: r.Message,
-		Why: r.Why + "; what this agent did may not be what the ledger says now", Fix: "the same command with --resync",
+		Why: r.Why + "; what this agent did may not be what the ledger says now", Fix: projections.Again().With("--resync"),
 		Candidates: []commands.Candidate{}}
 }
