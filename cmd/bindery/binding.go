@@ -38,14 +38,14 @@ func target(v bindingView) string {
 
 func bindingColumns() []column[bindingView] {
 	return []column[bindingView]{
-		whole(plain("SLOT", slotOf)),
+		plain("SLOT", slotOf),
 		plain("NODE", func(v bindingView) string { return v.Node }),
 		plain("PROVISION", func(v bindingView) string { return v.Provision }),
 		painted("PROVIDER", func(p *paper, v bindingView) string { return p.state(target(v)) }),
 		plain("ON", func(v bindingView) string { return v.ProviderNode }),
 		plain("ENDPOINT", func(v bindingView) string { return v.Endpoint }),
 		plain("RULE", func(v bindingView) string { return string(v.Rule) }),
-		whole(painted("FLAGS", func(p *paper, v bindingView) string { return states(p, v.Flags) })),
+		painted("FLAGS", func(p *paper, v bindingView) string { return states(p, v.Flags) }),
 		rarelyWide("RUNS WITH", func(v bindingView) string {
 			if slices.Contains(v.Flags, projections.FlagSwitching) {
 				return inUse(v.Use)

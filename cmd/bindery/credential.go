@@ -284,7 +284,7 @@ func credentialName(v credentialView) string {
 
 func credentialColumns() []column[credentialView] {
 	return append([]column[credentialView]{
-		whole(plain("SLOT", holderSlot)),
+		plain("SLOT", holderSlot),
 		plain("NODE", func(v credentialView) string { return v.Node }),
 		plain("PROVIDER", func(v credentialView) string {
 			if v.Embedded {
@@ -300,7 +300,7 @@ func credentialColumns() []column[credentialView] {
 func credentialStateColumns() []column[credentialView] {
 	return []column[credentialView]{
 		plain("GENERATION", func(v credentialView) string { return strconv.FormatUint(v.Generation, 10) }),
-		whole(painted("STATE", credentialState)),
+		painted("STATE", credentialState),
 		rare("IN USE", func(v credentialView) string {
 			if v.InUse {
 				return "yes"

@@ -100,7 +100,7 @@ func (v *doctor) run(ctx context.Context, c *cli, _ []string) error {
 		plain("CHECK", func(k doctorCheck) string { return k.Code }),
 		plain("WHAT", func(k doctorCheck) string { return k.What }),
 		plain("WHY", func(k doctorCheck) string { return k.Why }),
-		plain("FIX", func(k doctorCheck) string { return k.Fix.Text() }),
+		below(func(k doctorCheck) string { return k.Fix.Text() }),
 	})
 	if err != nil {
 		return err

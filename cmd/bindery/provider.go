@@ -274,7 +274,7 @@ func (*providerShow) run(ctx context.Context, c *cli, args []string) error {
 				"rotation", openRotation(v.Rotation), "seq", fmt.Sprint(v.Seq))
 			if v.Retire != nil {
 				p.heading("retiring it would be refused: " + v.Retire.Why)
-				p.indented(candidateRows(v.Retire.Candidates))
+				p.printCandidates(v.Retire.Candidates)
 			}
 		})
 }

@@ -34,7 +34,7 @@ func (v *providerHolders) run(ctx context.Context, c *cli, args []string) error 
 // holderColumns are those of a list whose provider is known.
 func holderColumns() []column[credentialView] {
 	return append([]column[credentialView]{
-		whole(plain("SLOT", holderSlot)),
+		plain("SLOT", holderSlot),
 		plain("NODE", func(v credentialView) string { return v.Node }),
 	}, credentialStateColumns()...)
 }

@@ -157,7 +157,7 @@ func memberColumns(r rotationView) []column[member] {
 	kept := func(m member) bool { return stepWord(r, m.Step) != string(m.Step) }
 	return []column[member]{
 		painted("STEP", func(p *paper, m member) string { return p.state(stepWord(r, m.Step)) }),
-		whole(plain("SLOT", memberSlot)),
+		plain("SLOT", memberSlot),
 		plain("NODE", func(m member) string { return m.Node }),
 		plain("FROM", func(m member) string { return number(m.From) }),
 		plain("TO", func(m member) string { return number(m.To) }),
@@ -174,7 +174,7 @@ func memberColumns(r rotationView) []column[member] {
 			return p.ago(m.Since)
 		}),
 		rare("ERROR", func(m member) string { return trouble(m.Error, m.Attempts) }),
-		rare("FIX", func(m member) string {
+		below(func(m member) string {
 			if kept(m) {
 				return ""
 			}

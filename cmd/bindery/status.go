@@ -131,6 +131,6 @@ func statusPage(p *paper, v statusView) {
 			return a.What
 		}),
 		plain("WHY", func(a projections.Attention) string { return a.Why }),
-		plain("FIX", func(a projections.Attention) string { return a.Fix.Text() }),
+		below(func(a projections.Attention) string { return a.Fix.Text() }),
 	})
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"bindery/commands"
 	"bindery/events"
@@ -15,12 +13,19 @@ import (
 
 // column is one column of a table of items.
 type column[T any] struct {
-	head string
-	cell func(p *paper, v T) string
-	wide bool // only with -o wide
-	rare bool // only where a cell is not empty
-	last bool // shortened only where nothing else can be
+	head  string
+	cell  func(p *paper, v T) string
+	wide  bool // only with -o wide
+	rare  bool // only where a cell is not empty
+	below bool // on a line of its own below the row: a command to paste
 }
+
+// sentences are the heads of columns that may go on in the next line.
+var sentences = []string{"WHAT", "WHY", "REASON", "ERROR", "NOTE", "REQUIRES", "EMBEDS", "DEFAULTS"}
+
+// spared are the heads of columns that are left out on a narrow terminal, one after the
+// other until a row fits.
+var spared = []string{"ENDPOINT", "ON", "SECRET", "SINCE", "STARTED", "BY", "FEATURES", "PROVISION", "HOLDERS"}
 
 // list is the JSON of every list, its items still in JSON.
 type list struct {
@@ -76,20 +81,23 @@ func itemTable[T any](p *paper, items []T, columns []column[T]) {
 	if len(items) == 0 {
 		return
 	}
-	var heads []string
-	var last []bool
-	rows := make([][]string, len(items))
+	g := grid{rows: make([][]string, len(items))}
 	for _, c := range columns {
 		cells, used := cellsOf(p, c, items)
 		if c.wide && !p.wide || c.rare && !used {
 			continue
 		}
-		heads, last = append(heads, c.head), append(last, c.last)
+		if c.below {
+			g.below = cells
+			continue
+		}
+		g.heads, g.prose = append(g.heads, c.head), append(g.prose, slices.Contains(sentences, c.head))
+		g.spare = append(g.spare, slices.Index(spared, c.head)+1)
 		for i, cell := range cells {
-			rows[i] = append(rows[i], orDash(cell))
+			g.rows[i] = append(g.rows[i], orDash(cell))
 		}
 	}
-	p.tableOf(heads, rows, last)
+	g.print(p)
 }
 
 // cellsOf are the cells of a column, and whether one of them is not empty.
@@ -143,11 +151,9 @@ func rarelyWide[T any](head string, cell func(T) string) column[T] {
 	return c
 }
 
-// whole makes a column the last to be shortened: what people look for in a row,
-// or copy from it.
-func whole[T any](c column[T]) column[T] {
-	c.last = true
-	return c
+// below is a column of commands, each on a line of its own below its row.
+func below[T any](fix func(T) string) column[T] {
+	return column[T]{cell: func(_ *paper, v T) string { return fix(v) }, rare: true, below: true}
 }
 
 // idColumn and seqColumn are in every wide table.
@@ -157,152 +163,6 @@ func idColumn[T any](id func(T) events.ID) column[T] {
 
 func seqColumn[T any](seq func(T) uint64) column[T] {
 	return wide("SEQ", func(v T) string { return fmt.Sprint(seq(v)) })
-}
-
-// gap is what stands between two columns.
-const gap = "  "
-
-// table prints aligned columns without borders; heads may be nil.
-func (p *paper) table(heads []string, rows [][]string) { p.tableOf(heads, rows, nil) }
-
-// tableOf is table; last are the columns to be shortened last, none if it is nil.
-func (p *paper) tableOf(heads []string, rows [][]string, last []bool) {
-	if len(rows) == 0 {
-		return
-	}
-	rows = shownCells(rows)
-	t := table.NewWriter()
-	t.SetStyle(plainStyle())
-	t.SuppressTrailingSpaces()
-	if heads != nil {
-		head := make(table.Row, len(heads))
-		for i, h := range heads {
-			head[i] = p.paint(faint, h)
-		}
-		t.AppendHeader(head)
-	}
-	for _, r := range rows {
-		row := make(table.Row, len(r))
-		for i, cell := range r {
-			row[i] = cell
-		}
-		t.AppendRow(row)
-	}
-	t.SetColumnConfigs(fit(heads, rows, last, p.width))
-	p.line(t.Render())
-}
-
-func shownCells(rows [][]string) [][]string {
-	out := make([][]string, len(rows))
-	for i, r := range rows {
-		out[i] = make([]string, len(r))
-		for j, cell := range r {
-			out[i][j] = shownCell(cell)
-		}
-	}
-	return out
-}
-
-func plainStyle() table.Style {
-	s := table.Style{Name: "plain", Box: table.StyleBoxDefault, Format: table.FormatOptions{}, Options: table.OptionsNoBordersAndSeparators}
-	s.Box.PaddingLeft, s.Box.PaddingRight = "", gap
-	return s
-}
-
-// fit bounds the widest columns so that a row fits the width, those of last
-// after the others.
-func fit(heads []string, rows [][]string, last []bool, width int) []table.ColumnConfig {
-	if width <= 0 {
-		return nil
-	}
-	var widths []int
-	for _, r := range append([][]string{heads}, rows...) {
-		for i, cell := range r {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], text.LongestLineLen(cell))
-		}
-	}
-	over := len(gap) * (len(widths) - 1)
-	for _, w := range widths {
-		over += w
-	}
-	over = narrow(widths, func(i int) bool { return i >= len(last) || !last[i] }, over-width)
-	narrow(widths, func(int) bool { return true }, over)
-	var out []table.ColumnConfig
-	for i, w := range widths {
-		out = append(out, table.ColumnConfig{Number: i + 1, WidthMax: w, WidthMaxEnforcer: snip})
-	}
-	return out
-}
-
-// leastWidth is what a column keeps however narrow the terminal is.
-const leastWidth = 8
-
-// narrow takes up to n from the widest of some columns, and returns what it could
-// not take.
-func narrow(widths []int, some func(i int) bool, n int) int {
-	for ; n > 0; n-- {
-		widest := -1
-		for i, w := range widths {
-			if some(i) && w > leastWidth && (widest < 0 || w > widths[widest]) {
-				widest = i
-			}
-		}
-		if widest < 0 {
-			break
-		}
-		widths[widest]--
-	}
-	return n
-}
-
-// snip shortens a cell and shows that it did.
-func snip(s string, most int) string { return text.Snip(s, most, "…") }
-
-// indented prints rows without a head, two spaces in.
-func (p *paper) indented(rows [][]string) {
-	inner := &paper{ui: p.ui, color: p.color, wide: p.wide}
-	if p.width > 0 {
-		inner.width = max(1, p.width-len(gap))
-	}
-	inner.table(nil, rows)
-	for line := range strings.Lines(inner.buf.String()) {
-		p.buf.WriteString(gap + line)
-	}
-}
-
-// fields prints names and values; what has no value is left out.
-func (p *paper) fields(pairs ...string) {
-	var rows [][]string
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			rows = append(rows, []string{p.paint(faint, pairs[i]), pairs[i+1]})
-		}
-	}
-	p.table(nil, rows)
-}
-
-// withoutEmpty leaves out the columns that are empty in every row.
-func withoutEmpty(rows [][]string) [][]string {
-	if len(rows) == 0 {
-		return rows
-	}
-	out := make([][]string, len(rows))
-	for col := range rows[0] {
-		used := false
-		for _, r := range rows {
-			used = used || r[col] != ""
-		}
-		if !used {
-			continue
-		}
-		for i, r := range rows {
-			out[i] = append(out[i], r[col])
-		}
-	}
-	return out
 }
 
 // names is a list of names in one line.

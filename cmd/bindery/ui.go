@@ -21,11 +21,11 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -190,7 +190,7 @@ func (u *ui) refusal(r *commands.Refusal) {
 	}
 	if len(r.Candidates) > 0 {
 		p.line(p.paint(faint, "candidates:"))
-		p.indented(candidateRows(r.Candidates))
+		p.printCandidates(r.Candidates)
 	}
 	if !r.Fix.IsZero() {
 		p.line(p.paint(faint, "fix:") + " " + shownLine(r.Fix.Text()))
@@ -198,13 +198,28 @@ func (u *ui) refusal(r *commands.Refusal) {
 	_, _ = u.err.Write(p.bytes())
 }
 
-// candidateRows are the candidates, without the columns that none of them has.
-func candidateRows(cs []commands.Candidate) [][]string {
-	rows := make([][]string, len(cs))
-	for i, c := range cs {
-		rows[i] = []string{c.Name, c.Node, c.Why, cmp.Or(c.Flag, c.Fix.Text())}
+// printCandidates prints what could be chosen, two spaces in.
+func (p *paper) printCandidates(cs []commands.Candidate) {
+	g := grid{rows: make([][]string, len(cs)), below: make([]string, len(cs))}
+	for _, column := range []struct {
+		prose bool
+		cell  func(c commands.Candidate) string
+	}{
+		{false, func(c commands.Candidate) string { return c.Name }},
+		{false, func(c commands.Candidate) string { return c.Node }},
+		{true, func(c commands.Candidate) string { return c.Why }},
+		{false, func(c commands.Candidate) string { return c.Flag }},
+	} {
+		if !slices.ContainsFunc(cs, func(c commands.Candidate) bool { return column.cell(c) != "" }) {
+			continue
+		}
+		g.prose = append(g.prose, column.prose)
+		for i, c := range cs {
+			g.rows[i] = append(g.rows[i], column.cell(c))
+			g.below[i] = c.Fix.Text()
+		}
 	}
-	return withoutEmpty(rows)
+	p.inside(g.print)
 }
 
 // lines puts each item on a line of its own.

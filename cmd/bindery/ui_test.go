@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"bindery/commands"
 	"bindery/events"
 	"bindery/projections"
@@ -43,32 +41,6 @@ func TestAgo(t *testing.T) {
 	} {
 		if got := ago(tc.d); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.d, got, tc.want)
-		}
-	}
-}
-
-// A table fits the terminal: the widest columns give way, and show that they do.
-func TestTableFits(t *testing.T) {
-	rows := [][]string{
-		{"wiki/db", "it is bound to pg-alpha, and the module asks for pg-beta", "bindery binding rebind wiki/db --provider pg-beta"},
-		{"photos/bucket", "nothing serves it", "bindery assignment resolve photos"},
-	}
-	for _, width := range []int{200, 80, 40, 1} {
-		p := &paper{ui: &ui{}, width: width, color: true}
-		for i := range rows {
-			rows[i][0] = p.paint(red, text.StripEscape(rows[i][0]))
-		}
-		p.table([]string{"WHAT", "WHY", "FIX"}, rows)
-		for line := range strings.Lines(p.buf.String()) {
-			if n := text.StringWidthWithoutEscSequences(strings.TrimRight(line, "\n")); n > max(width, 3*8+4) {
-				t.Errorf("width %d: a line of %d: %q", width, n, line)
-			}
-			if strings.HasSuffix(line, " \n") {
-				t.Errorf("width %d: spaces at the end of %q", width, line)
-			}
-		}
-		if cut := strings.Contains(p.buf.String(), "…"); cut != (width < 130) {
-			t.Errorf("width %d: shortened: %t", width, cut)
 		}
 	}
 }
@@ -180,26 +152,6 @@ func TestBarIsSilent(t *testing.T) {
 	b.set(series{batches: 2, result: commands.Result{Seq: 9}})
 	if got, want := errs.String(), "draining x: 1 of 3, 2 batches, sequence 9\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// What is looked for in a row is shortened last, and a rare column is left out
-// where nothing has it.
-func TestColumns(t *testing.T) {
-	columns := []column[string]{
-		whole(plain("SLOT", func(s string) string { return "a-rather-long-name/db" })),
-		plain("WHY", func(s string) string { return strings.Repeat("x", 40) }),
-		rare("ERROR", func(s string) string { return s }),
-	}
-	p := &paper{ui: &ui{}, width: 40}
-	itemTable(p, []string{""}, columns)
-	if got, want := p.buf.String(), "SLOT                   WHY\na-rather-long-name/db  xxxxxxxxxxxxxxxx…\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	p = &paper{ui: &ui{}}
-	itemTable(p, []string{"", "full"}, columns)
-	if got := p.buf.String(); !strings.Contains(got, "ERROR") || !strings.Contains(got, "  -\n") {
-		t.Errorf("got %q", got)
 	}
 }
 
