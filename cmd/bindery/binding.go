@@ -205,7 +205,7 @@ func (v *bindingRebind) flags(f *flags) {
 	f.StringVar(&v.provider, "provider", "", "bind to this `provider`, which becomes the choice")
 	f.BoolVar(&v.reResolve, "re-resolve", false, "decide anew")
 	f.BoolVar(&v.forgetChoice, "forget-choice", false, "clear the choice, then decide anew")
-	f.names("provider", providerNames)
+	f.eligible("provider")
 	f.cmd.MarkFlagsMutuallyExclusive("provider", "re-resolve", "forget-choice")
 	f.cmd.MarkFlagsOneRequired("provider", "re-resolve", "forget-choice")
 }

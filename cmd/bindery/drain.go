@@ -30,7 +30,7 @@ func (v *providerDrain) flags(f *flags) {
 	v.bind(f)
 	f.args(providerNames)
 	f.StringVar(&v.to, "to", "", "the `provider` that takes over")
-	f.names("to", providerNames)
+	f.successors("to")
 	f.must("to")
 }
 

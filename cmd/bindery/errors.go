@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"bindery/commands"
 	"bindery/commands/manifest"
@@ -128,18 +127,6 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// unknownCommand says that there is no such command, and which are near.
-func unknownCommand(parent *cobra.Command, name string) error {
-	var names []string
-	for _, c := range parent.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	r := usage(fmt.Sprintf("%s has no command %q", parent.CommandPath(), clip(name)), "", helpOf(parent.CommandPath()))
-	return didYouMean(r, name, names, parent.CommandPath()+" ")
-}
-
 // didYouMean adds the nearest names; nothing is ever corrected by itself.
 func didYouMean(r *commands.Refusal, text string, names []string, before string) *commands.Refusal {
 	slices.Sort(names)
@@ -153,31 +140,6 @@ func didYouMean(r *commands.Refusal, text string, names []string, before string)
 		r.Candidates = append(r.Candidates, commands.Candidate{Name: n, Why: "a similar name"})
 	}
 	r.Fix = helpOf(before + near[0])
-	return r
-}
-
-// flagError says what is wrong with a flag.
-func flagError(cmd *cobra.Command, err error) error {
-	help := helpOf(cmd.CommandPath())
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return usage(err.Error(), "", help)
-	}
-	name := unknown.GetSpecifiedName()
-	if unknown.GetSpecifiedShortnames() != "" {
-		return usage(cmd.CommandPath()+" has no flag -"+name, "", help)
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	r := usage(cmd.CommandPath()+" has no flag --"+clip(name), "", help)
-	near := commands.Nearest(name, names, 3)
-	for i, n := range near {
-		near[i] = "--" + n
-		r.Candidates = append(r.Candidates, commands.Candidate{Name: "--" + n, Why: "a similar name"})
-	}
-	if len(near) > 0 {
-		r.Why = "did you mean " + strings.Join(near, " or ") + "?"
-	}
 	return r
 }
 

@@ -12,10 +12,10 @@ import (
 
 // setHelp makes help open with what can be typed, then say in a sentence or two
 // what it does, then list commands and flags.
-func setHelp(root *cobra.Command) {
+func (c *cli) setHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeHelp(cmd.OutOrStderr(), cmd); return nil })
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(c.flagError)
 	root.SetHelpCommand(&cobra.Command{
 		Use:     "help [COMMAND]",
 		Example: "  bindery help provider register",

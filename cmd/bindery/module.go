@@ -41,7 +41,7 @@ func (v *moduleDeclare) flags(f *flags) {
 	v.bind(f)
 	f.args(moduleNames)
 	f.StringVarP(&v.file, "file", "f", "", "a manifest `file` with one module; - for standard input")
-	f.StringArrayVar(&v.requires, "requires", nil, "a slot, `SLOT=PROVISION[:CONSTRAINT]`; may be repeated")
+	f.StringArrayVar(&v.requires, "requires", nil, "a slot, `SLOT=PROVISION[:CONSTRAINT]`, or SLOT=PROVISION@VERSION for at least that one; may be repeated")
 	f.cmd.MarkFlagsMutuallyExclusive("file", "requires")
 	f.cmd.MarkFlagsOneRequired("file", "requires")
 }

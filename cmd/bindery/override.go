@@ -34,7 +34,7 @@ func (v *overrideSet) flags(f *flags) {
 	v.bind(f)
 	f.args(slotNames)
 	f.StringVar(&v.provider, "provider", "", "the `provider` that serves the slot")
-	f.names("provider", providerNames)
+	f.eligible("provider")
 	f.must("provider")
 }
 
@@ -61,11 +61,11 @@ it is refused with the candidates. Or: --re-resolve runs the ladder, --provider 
 
 func (v *overrideClear) flags(f *flags) {
 	v.bind(f)
-	f.args(slotNames)
+	f.args(overrideNames)
 	f.BoolVar(&v.reResolve, "re-resolve", false, "decide anew instead of restoring")
 	f.StringVar(&v.provider, "provider", "", "bind to this `provider` instead; it becomes the choice")
 	f.BoolVar(&v.keep, "keep", false, "stay with what the override bound; it becomes the choice")
-	f.names("provider", providerNames)
+	f.eligible("provider")
 	f.cmd.MarkFlagsMutuallyExclusive("re-resolve", "provider", "keep")
 }
 

@@ -89,6 +89,8 @@ func (c *cli) command(v verb) *cobra.Command {
 	cmd := v.help()
 	f := &flags{FlagSet: cmd.Flags(), cmd: cmd, cli: c}
 	v.flags(f)
+	takeOnce(cmd.Flags())
+	cmd.Aliases = aliases[cmd.Name()]
 	if cmd.Args == nil {
 		cmd.Args = argsOf(cmd)
 	}
@@ -146,6 +148,7 @@ func (c *cli) root() *cobra.Command {
 		Short: "Keeps the binding ledger of a mesh",
 		Long: `Bindery records which provider serves which consumer of a mesh, and why, as events
 that are never changed. Nothing is bound anew unless a command says so.`,
+		Version:           serviceVersion,
 		Args:              cobra.ArbitraryArgs,
 		RunE:              groupRun,
 		SilenceErrors:     true,
@@ -166,7 +169,8 @@ that are never changed. Nothing is bound anew unless a command says so.`,
 	c.globals.bind(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colorModes(), cobra.ShellCompDirectiveNoFileComp))
-	setHelp(root)
+	takeOnce(root.PersistentFlags())
+	c.setHelp(root)
 	return root
 }
 

@@ -31,7 +31,7 @@ the consumer may still run with it. It needs --reason.
 // rotationNaming says what a rotation is called on the command line.
 const rotationNaming = `A rotation is named by its id, a unique end of it, or the provider it is or was last about.`
 
-func (v *rotationUrge) flags(f *flags) { v.bind(f); f.args(rotationNames) }
+func (v *rotationUrge) flags(f *flags) { v.bind(f); f.openRotations() }
 
 func (v *rotationUrge) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "rotation "+args[0], commands.UrgeRotation{Rotation: args[0]})
@@ -50,7 +50,7 @@ it replaces is revoked. It needs --reason.
 	}
 }
 
-func (v *rotationAbort) flags(f *flags) { v.bind(f); f.args(rotationNames) }
+func (v *rotationAbort) flags(f *flags) { v.bind(f); f.openRotations() }
 
 func (v *rotationAbort) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "rotation "+args[0], commands.AbortRotation{Rotation: args[0]})

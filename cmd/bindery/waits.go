@@ -74,7 +74,7 @@ func (*rotationWait) help() *cobra.Command {
 	}
 }
 
-func (v *rotationWait) flags(f *flags) { v.bind(f, rotationNames) }
+func (v *rotationWait) flags(f *flags) { v.bind(f, rotationNames); f.openRotations() }
 
 func (v *rotationWait) run(ctx context.Context, c *cli, args []string) error {
 	w := &rotationWaited{named: args[0]}
