@@ -73,7 +73,7 @@ var kindOf = map[string]projections.ChangeKind{
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	kinds := map[projections.ChangeKind]int{}
-	for seed := range seeds()/2 + 1 {
+	for seed := range seeds()/2 + 25 {
 		rng := rand.New(rand.NewPCG(seed, 78))
 		p := newPlay(t, func(n int) int { return rng.IntN(n) }, t.Fatalf)
 		for range 150 {
@@ -176,7 +176,7 @@ func toldOf(t *testing.T, seed uint64, group []events.Event, cs []projections.Ch
 // exactly where changes are told; that is how those hear who read the buckets.
 func TestChangesOfDocuments(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds()/4 + 1 {
+	for seed := range seeds()/2 + 25 {
 		rng := rand.New(rand.NewPCG(seed, 79))
 		p := newPlay(t, func(n int) int { return rng.IntN(n) }, t.Fatalf)
 		var seen []map[events.ID]projections.BindingDocument

@@ -43,6 +43,11 @@ type IssueCredential struct {
 	SecretRef  string `json:"secret_ref"` // scheme:path
 	Tag        string `json:"tag,omitempty"`
 	Node       string `json:"node,omitempty"`
+	User       string `json:"user,omitempty"`     // what it logs in as, where that is known
+	Database   string `json:"database,omitempty"` // and to what
+	// Hook is the hook that made it, where an agent says so: the path below its directory
+	// of hooks. Node says whose agent.
+	Hook string `json:"hook,omitempty"`
 }
 
 // FailCredential is the provider side's word that it could not issue or revoke
@@ -53,16 +58,19 @@ type FailCredential struct {
 	Attempts   uint64 `json:"attempts,omitempty"` // 0: one more than on record
 	Tag        string `json:"tag,omitempty"`
 	Node       string `json:"node,omitempty"`
+	Operator   bool   `json:"operator,omitempty"` // trying again does not help
 }
 
 // RevokeCredential is the provider side's word that a credential logs in no
 // longer; with Force an operator's, about one that is not replaced yet.
 type RevokeCredential struct {
-	Slot       string `json:"slot"`
-	Generation uint64 `json:"generation"`
-	Force      bool   `json:"force,omitempty"`
-	Tag        string `json:"tag,omitempty"`
-	Node       string `json:"node,omitempty"`
+	Slot       string     `json:"slot"`
+	Generation uint64     `json:"generation"`
+	Force      bool       `json:"force,omitempty"`
+	Tag        string     `json:"tag,omitempty"`
+	Node       string     `json:"node,omitempty"`
+	Did        events.Did `json:"did,omitempty"`  // an agent must say it
+	Hook       string     `json:"hook,omitempty"` // that did it, where an agent says so
 }
 
 // Verb implements Command.
@@ -262,7 +270,15 @@ func (c IssueCredential) Decide(t *Tx) error {
 	if err := t.needOwnSecret(held, c.SecretRef, what); err != nil {
 		return err
 	}
-	return t.emit(t.idOf(held), &events.CredentialIssued{Generation: c.Generation, SecretRef: events.SecretRef(c.SecretRef)})
+	e := &events.CredentialIssued{Generation: c.Generation, SecretRef: events.SecretRef(c.SecretRef)}
+	if e.Login, err = loginOf(c.User, c.Database); err != nil {
+		return err
+	}
+	if e.Maker, err = t.makerOf(c.Node, c.Hook, held); err != nil {
+		return err
+	}
+	e.ByHand = e.Maker == nil && !t.byAgent(c.Hook)
+	return t.emit(t.idOf(held), e)
 }
 
 // Decide implements Command.
@@ -286,7 +302,7 @@ func (c FailCredential) Decide(t *Tx) error {
 	if err != nil || !news {
 		return err
 	}
-	return t.emit(t.idOf(held), &events.CredentialFailed{Generation: c.Generation, Attempts: n})
+	return t.emit(t.idOf(held), &events.CredentialFailed{Generation: c.Generation, Attempts: n, Operator: c.Operator})
 }
 
 // Decide implements Command.
@@ -303,16 +319,19 @@ func (c RevokeCredential) Decide(t *Tx) error {
 	if err := t.doneAt(c.Node, held, what); err != nil {
 		return err
 	}
+	if err := t.needProof(c, held, what); err != nil {
+		return err
+	}
 	switch {
 	case due:
-		return t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation})
+		return t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation, Did: c.Did})
 	case !c.Force:
 		return t.notAdopted(held, what)
 	}
 	if err := t.needReason("revoking a credential that its consumer may run with"); err != nil {
 		return err
 	}
-	if err := t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation, Forced: true}); err != nil {
+	if err := t.emit(t.idOf(held), &events.CredentialRevoked{Generation: c.Generation, Forced: true, Did: c.Did}); err != nil {
 		return err
 	}
 	cut, err := t.cutOff(held)

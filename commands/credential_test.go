@@ -48,11 +48,11 @@ func (w *world) asked(path string) uint64 {
 	return c.Generation
 }
 
-// issue answers the open ask of a slot and returns its generation.
+// issue answers the open ask of a slot, as an agent does, and returns its generation.
 func (w *world) issue(path string) uint64 {
 	w.t.Helper()
 	g := w.asked(path)
-	w.must(IssueCredential{Slot: path, Generation: g, SecretRef: fmt.Sprintf("file:/secrets/%s-%d", path, g)})
+	w.must(IssueCredential{Slot: path, Generation: g, SecretRef: fmt.Sprintf("file:/secrets/%s-%d", path, g), User: fmt.Sprintf("u%d", g), Hook: "provider/default"})
 	return g
 }
 

@@ -286,7 +286,7 @@ func (m *model) memberAgrees(r *mRotation, c *mCred, v projections.Member, overd
 	m.same(what+"step", string(v.Step), want.step)
 	m.same(what+"turn", string(v.Turn), want.turn)
 	m.same(what+"who", v.Who, want.who)
-	m.same(what+"failure", mFailure{v.Attempts, v.Error}, want.failure)
+	m.same(what+"failure", mFailure{v.Attempts, v.Error, want.failure.operator}, want.failure)
 	m.same(what+"overdue", v.Overdue, overdue && want.step != "done")
 	if want.to != 0 {
 		m.same(what+"to", v.To, want.to)
@@ -442,6 +442,10 @@ func (m *model) typed(fix Fix) Command {
 	switch fix.Verb {
 	case "credential request":
 		return RequestCredential{Slot: arg}
+	case "credential adopt":
+		return AdoptCredential{Slot: arg, Generation: gen, User: "somebody"}
+	case "credential issued":
+		return IssueCredential{Slot: arg, Generation: gen, SecretRef: "bao:typed/1"}
 	case "credential write-off":
 		if p := flag("--provider"); p != "" {
 			return WriteOffCredentials{Provider: p, Force: force}

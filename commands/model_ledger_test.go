@@ -36,12 +36,16 @@ type mCred struct {
 	wasInUse  bool // issued while its ask was open
 	revocable bool // marked by an urgent rotation
 	failure   mFailure
+	user      string
+	byHand    bool   // made by somebody who is no agent
+	hook      string // of the agent that made it
 }
 
 // mFailure is what a side said last that it could not do.
 type mFailure struct {
 	attempts uint64
 	reason   string
+	operator bool // trying again does not help
 }
 
 // follows checks that a failure is news: for another reason, or tried twice as
@@ -50,7 +54,7 @@ func (m *model) follows(f *mFailure, attempts uint64, reason string) {
 	if f.attempts != 0 && f.reason == reason && attempts < 2*f.attempts {
 		m.fail("failed %d times after %d, for the same reason, is an event", attempts, f.attempts)
 	}
-	*f = mFailure{attempts, reason}
+	*f = mFailure{attempts: attempts, reason: reason}
 }
 
 func (c *mCred) replaceable() bool { return c.state == mIssued || c.state == mAdopted }
@@ -60,6 +64,12 @@ func (c *mCred) over() bool {
 }
 func (c *mCred) inUse() bool     { return c.of.use == c && c.replaceable() }
 func (c *mCred) mayRevoke() bool { return c.state == mToRevoke || c.revocable && c.replaceable() }
+
+// needsOperator: no agent can know which login it is, or one says that trying again does
+// not help.
+func (c *mCred) needsOperator() bool {
+	return c.live() && c.byHand && c.user == "" || (c.live() || c.state == mAsked) && c.failure.operator
+}
 
 func (c *mCred) String() string {
 	return fmt.Sprintf("%s generation %d (%s)", c.of.path(), c.gen, c.state)
@@ -326,11 +336,21 @@ func (m *model) credentialEvent(e *events.Event) {
 		}
 		m.ask(b, p.Target, e.Seq, "requested")
 	case *events.CredentialIssued:
-		m.issue(m.known(e.Entity, p.Generation), string(p.SecretRef), e.Seq)
+		c := m.known(e.Entity, p.Generation)
+		m.issue(c, string(p.SecretRef), e.Seq)
+		m.madeBy(c, p)
+	case *events.CredentialLoginTold:
+		c := m.known(e.Entity, p.Generation)
+		if c.hook != "" || c.issued == 0 {
+			m.fail("it is told which login %s is, made by %q", c, c.hook)
+		}
+		m.reached("login told, " + c.state)
+		c.user, c.byHand = p.Login.User, true
 	case *events.CredentialFailed:
 		c := m.known(e.Entity, p.Generation)
 		m.failed(c)
 		m.follows(&c.failure, p.Attempts, e.Reason)
+		c.failure.operator = p.Operator
 	case *events.CredentialRevoked:
 		m.revoke(m.known(e.Entity, p.Generation), p.Forced)
 	case *events.CredentialWrittenOff:
@@ -506,6 +526,21 @@ func (m *model) issue(c *mCred, ref string, seq uint64) {
 		}
 	default:
 		m.fail("%s is issued", c)
+	}
+}
+
+// madeBy: whoever names a hook is an agent; anybody else has made it by hand.
+func (m *model) madeBy(c *mCred, p *events.CredentialIssued) {
+	if p.Login != nil {
+		c.user = p.Login.User
+	}
+	if p.Maker != nil {
+		c.hook = p.Maker.Hook
+		m.reached("issued by an agent")
+	}
+	c.byHand = p.Maker == nil
+	if p.ByHand != c.byHand {
+		m.fail("%s is made by hand: %t, by the hook %q", c, p.ByHand, c.hook)
 	}
 }
 
@@ -735,6 +770,14 @@ type mMember struct {
 	failure         mFailure
 }
 
+func (m *model) unlessOperator(c *mCred, v mMember) mMember {
+	if c.needsOperator() {
+		v.turn, v.who = "operator", "operator"
+		m.reached("step " + v.step + ", an operator's")
+	}
+	return v
+}
+
 // member is the first that fits.
 func (m *model) member(r *mRotation, c *mCred) mMember {
 	b := c.of
@@ -745,11 +788,11 @@ func (m *model) member(r *mRotation, c *mCred) mMember {
 	case c.mayRevoke() && m.gone(c.target):
 		return mMember{step: "stranded", turn: "operator", who: "operator", failure: c.failure}
 	case c.mayRevoke():
-		return mMember{step: "revoke", turn: "provider", who: m.side(c), failure: c.failure}
+		return m.unlessOperator(c, mMember{step: "revoke", turn: "provider", who: m.side(c), failure: c.failure})
 	case b.open != nil && b.open.target == r.target:
-		return mMember{step: "issue", turn: "provider", who: m.side(b.open), to: b.open.gen, failure: b.open.failure}
+		return m.unlessOperator(b.open, mMember{step: "issue", turn: "provider", who: m.side(b.open), to: b.open.gen, failure: b.open.failure})
 	case b.open != nil:
-		return mMember{step: "leaving", turn: "provider", who: m.side(b.open), to: b.open.gen, failure: b.open.failure}
+		return m.unlessOperator(b.open, mMember{step: "leaving", turn: "provider", who: m.side(b.open), to: b.open.gen, failure: b.open.failure})
 	case b.use.gen > c.gen && b.use.state == mIssued:
 		return mMember{step: "adopt", turn: "consumer", who: consumer, to: b.use.gen, failure: b.trouble}
 	case b.document:

@@ -77,7 +77,7 @@ func (p *player) next() move {
 		weight int
 		draw   func() move
 	}{
-		{20, p.issue}, {16, p.acknowledge}, {12, p.revoke}, {4, p.writeOff}, {4, p.fail}, {3, p.failBinding},
+		{20, p.issue}, {16, p.acknowledge}, {12, p.revoke}, {4, p.writeOff}, {4, p.fail}, {3, p.failBinding}, {4, p.adopt},
 		{4, p.request}, {7, p.startRotation}, {3, p.urge}, {2, p.abort},
 		{14, p.rebind}, {8, p.consumer}, {9, p.fleet}, {3, p.declare}, {10, p.seldom},
 	}
@@ -162,7 +162,31 @@ func (p *player) issue() move {
 	if c == nil || c.state == mIssued {
 		return p.acknowledge()
 	}
-	return move{cmd: IssueCredential{Slot: p.name(c), Generation: c.gen, SecretRef: p.reference()}, want: writes}
+	cmd := IssueCredential{Slot: p.name(c), Generation: c.gen, SecretRef: p.reference()}
+	switch p.roll(4) {
+	case 0:
+		cmd.User = "wiki"
+	case 1, 2:
+		cmd.User, cmd.Hook = "b1_2", p.roll.of("provider/pg", "provider/default")
+	}
+	return move{cmd: cmd, want: writes}
+}
+
+// adopt says which login one is that was made by hand.
+func (p *player) adopt() move {
+	c := p.anyCred(p.creds(func(c *mCred) bool { return c.issued != 0 }))
+	if c == nil {
+		return p.issue()
+	}
+	mv := move{cmd: AdoptCredential{Slot: p.name(c), Generation: c.gen, User: p.roll.of("wiki", "shop")}, want: writes}
+	switch user := mv.cmd.(AdoptCredential).User; {
+	case c.hook != "":
+		mv.want = MadeByAgent
+		p.m.reached("adopted, and an agent made it")
+	case c.user == user:
+		mv.want = changes0
+	}
+	return mv
 }
 
 func (p *player) issueAgain() move {
@@ -311,6 +335,39 @@ func (p *player) revoke() move {
 		mv.want = changes0
 		p.m.reached("revoked again: unchanged, " + c.state)
 	}
+	if p.roll(3) == 0 {
+		return p.revokedByAgent(c, mv)
+	}
+	return mv
+}
+
+// revokedByAgent is an agent's word that a login is over: refused where the agent cannot
+// know.
+func (p *player) revokedByAgent(c *mCred, mv move) move {
+	cmd := mv.cmd.(RevokeCredential)
+	cmd.Hook = p.roll.of("provider/pg", "provider/default")
+	cmd.Did = []events.Did{"", events.DidDrop, events.DidAbsent}[p.roll(3)]
+	mv.cmd = cmd
+	if mv.want == changes0 {
+		return mv
+	}
+	why := ""
+	switch {
+	case c.byHand && c.user == "":
+		why = "by hand, unknown"
+	case c.hook != "" && c.hook != cmd.Hook:
+		why = "another hook"
+	case cmd.Did == "":
+		why = "not said"
+	case cmd.Did == events.DidAbsent && c.hook == "":
+		why = "absent, and not this agent's"
+	}
+	if why != "" {
+		mv.want = RevocationUnproven
+		p.m.reached("unproven: " + why)
+	} else if mv.want == writes {
+		p.m.reached("proven: " + string(cmd.Did))
+	}
 	return mv
 }
 
@@ -360,7 +417,7 @@ func (p *player) fail() move {
 	if c.state != mAsked && !c.mayRevoke() {
 		want = silent
 	}
-	return move{FailCredential{Slot: p.name(c), Generation: c.gen, Attempts: uint64(p.roll(4))}, p.roll.of("no route", "disk full"), want}
+	return move{FailCredential{Slot: p.name(c), Generation: c.gen, Attempts: uint64(p.roll(4)), Operator: p.roll(3) == 0}, p.roll.of("no route", "disk full"), want}
 }
 
 func (p *player) failBinding() move {

@@ -161,6 +161,7 @@ acknowledged: ended
 acknowledged: lower than before
 acknowledged: released
 acknowledged: twice
+adopted, and an agent made it
 adopted, higher applied: to-revoke
 adopted, higher applied: to-revoke, embedded
 ask: bound
@@ -214,6 +215,7 @@ issued again, same: unchanged, issued
 issued again, same: unchanged, revoked
 issued again, same: unchanged, to-revoke
 issued again, same: unchanged, written-off
+issued by an agent
 issued, applied: adopted
 issued, applied: adopted, embedded
 issued, binding.failed: issued
@@ -221,9 +223,14 @@ live, embedded: gone
 live, written-off: target retired
 live: to-revoke, assignment ended
 live: to-revoke, pruned and applied
+login told, adopted
+login told, issued
+login told, to-revoke
 none: switches at once, bound
 none: switches at once, rebound
 not_adopted
+proven: absent
+proven: dropped
 pruned: a document stays
 released document: taken note of
 revocable, failed
@@ -251,10 +258,13 @@ step adopt, of a released document
 step done
 step done, embedded
 step issue
+step issue, an operator's
 step issue, embedded
 step leaving
+step leaving, an operator's
 step leaving, embedded
 step revoke
+step revoke, an operator's
 step revoke, embedded
 step stranded
 step stuck
@@ -263,9 +273,12 @@ to-revoke, failed
 to-revoke, revoked
 to-revoke, written-off
 to-revoke, written-off, stranded
+unproven: absent, and not this agent's
+unproven: another hook
+unproven: by hand, unknown
+unproven: not said
 urgent, a higher one issued: revocable
 withdrawn, issued: at a retired provider
 withdrawn, issued: gone with the assignment
 withdrawn, issued: to-revoke
-written-off, revoked: taken
-`
+written-off, revoked: taken`

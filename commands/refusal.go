@@ -98,6 +98,8 @@ const (
 	CheckpointInvalid   Code = "checkpoint_invalid"
 	BackupInvalid       Code = "backup_invalid"
 	CommandFailed       Code = "command_failed"
+	MadeByAgent         Code = "made_by_agent"
+	RevocationUnproven  Code = "revocation_unproven"
 	TooOften            Code = "too_often"
 	Usage               Code = "usage"
 	Interrupted         Code = "interrupted"

@@ -57,6 +57,7 @@ func init() {
 	register[FailBinding]()
 	register[RequestCredential]()
 	register[IssueCredential]()
+	register[AdoptCredential]()
 	register[FailCredential]()
 	register[RevokeCredential]()
 	register[WriteOffCredentials]()

@@ -19,9 +19,21 @@ type CredentialRequested struct {
 
 // CredentialIssued answers an ask: the credential exists at its target and its
 // secret lies where the reference leads.
+//
+// Who made the login is on record, since nobody else can be relied on to end it: an
+// agent's hook, or somebody by hand. Events of before neither was told have neither.
 type CredentialIssued struct {
 	Generation uint64    `json:"generation"`
 	SecretRef  SecretRef `json:"secret_ref"`
+	Login      *Login    `json:"login,omitempty" jsonschema:"description=what it logs in as\\, where that is known"`
+	Maker      *Maker    `json:"maker,omitempty" jsonschema:"description=the agent and the hook that made it"`
+	ByHand     bool      `json:"by_hand,omitempty" jsonschema:"description=somebody made it who is no agent"`
+}
+
+// CredentialLoginTold says what a credential that was made by hand logs in as.
+type CredentialLoginTold struct {
+	Generation uint64 `json:"generation"`
+	Login      Login  `json:"login"`
 }
 
 // CredentialFailed says that the provider side could not issue or revoke a
@@ -29,12 +41,14 @@ type CredentialIssued struct {
 type CredentialFailed struct {
 	Generation uint64 `json:"generation"`
 	Attempts   uint64 `json:"attempts" jsonschema:"description=how often it has been tried"`
+	Operator   bool   `json:"operator,omitempty" jsonschema:"description=trying again does not help: an operator has to see to it"`
 }
 
 // CredentialRevoked says that a credential logs in to its target no longer.
 type CredentialRevoked struct {
 	Generation uint64 `json:"generation"`
 	Forced     bool   `json:"forced,omitempty" jsonschema:"description=it was not replaced yet"`
+	Did        Did    `json:"did,omitempty" jsonschema:"description=what was done: the login was dropped\\, or was absent"`
 }
 
 // CredentialWrittenOff gives up on revoking a credential: why stands in
@@ -47,6 +61,7 @@ type CredentialWrittenOff struct {
 // EventType implements Payload, for each type of this file.
 func (*CredentialRequested) EventType() Type  { return Type{EntityCredential, "requested", 1} }
 func (*CredentialIssued) EventType() Type     { return Type{EntityCredential, "issued", 1} }
+func (*CredentialLoginTold) EventType() Type  { return Type{EntityCredential, "login-told", 1} }
 func (*CredentialFailed) EventType() Type     { return Type{EntityCredential, "failed", 1} }
 func (*CredentialRevoked) EventType() Type    { return Type{EntityCredential, "revoked", 1} }
 func (*CredentialWrittenOff) EventType() Type { return Type{EntityCredential, "written-off", 1} }
@@ -60,7 +75,14 @@ func (p *CredentialRequested) Check() error {
 }
 
 func (p *CredentialIssued) Check() error {
-	return cmp.Or(checkGeneration(p.Generation), CheckSecretRef(string(p.SecretRef)))
+	if p.ByHand && p.Maker != nil {
+		return errors.New("made by hand, and by an agent")
+	}
+	return cmp.Or(checkGeneration(p.Generation), CheckSecretRef(string(p.SecretRef)), p.Login.check(), p.Maker.check())
+}
+
+func (p *CredentialLoginTold) Check() error {
+	return cmp.Or(checkGeneration(p.Generation), p.Login.check())
 }
 
 func (p *CredentialFailed) Check() error {
@@ -70,7 +92,10 @@ func (p *CredentialFailed) Check() error {
 	return checkGeneration(p.Generation)
 }
 
-func (p *CredentialRevoked) Check() error    { return checkGeneration(p.Generation) }
+func (p *CredentialRevoked) Check() error {
+	return cmp.Or(checkGeneration(p.Generation), p.Did.check())
+}
+
 func (p *CredentialWrittenOff) Check() error { return checkGeneration(p.Generation) }
 
 func checkGeneration(g uint64) error {

@@ -180,7 +180,7 @@ var Known = NewRegistry(
 	&AssignmentCreated{}, &AssignmentRenamed{}, &AssignmentMoved{}, &ChoiceSet{}, &ChoiceCleared{}, &AssignmentEnded{},
 	&BindingBound{}, &BindingRebound{}, &BindingReleased{}, &BindingApplied{}, &BindingFailed{},
 	&OverrideSet{}, &OverrideCleared{},
-	&CredentialRequested{}, &CredentialIssued{}, &CredentialFailed{}, &CredentialRevoked{}, &CredentialWrittenOff{},
+	&CredentialRequested{}, &CredentialIssued{}, &CredentialLoginTold{}, &CredentialFailed{}, &CredentialRevoked{}, &CredentialWrittenOff{},
 	&RotationStarted{}, &RotationUrged{}, &RotationCompleted{}, &RotationAborted{},
 	&AccessGranted{}, &AccessRevoked{},
 )

@@ -103,9 +103,11 @@ func samples() []Payload {
 		&OverrideCleared{Binding: bindingID},
 
 		&CredentialRequested{Target: Target{Provider: providerID}},
-		&CredentialIssued{Generation: 33, SecretRef: "sealed:pg-a/wiki-33"},
-		&CredentialFailed{Generation: 33, Attempts: 4},
-		&CredentialRevoked{Generation: 33, Forced: true},
+		&CredentialIssued{Generation: 33, SecretRef: "sealed:pg-a/wiki-33", Login: &Login{"b0123456789_33_0badcafe", "wiki"},
+			Maker: &Maker{nodeID, "provider/postgres-database"}},
+		&CredentialLoginTold{Generation: 33, Login: Login{"wiki", "wiki_db"}},
+		&CredentialFailed{Generation: 33, Attempts: 4, Operator: true},
+		&CredentialRevoked{Generation: 33, Forced: true, Did: DidDrop},
 		&CredentialWrittenOff{Generation: 33, Forced: true},
 
 		&RotationStarted{Target: Target{Provider: providerID}, Binding: bindingID, IssuedBefore: 40,

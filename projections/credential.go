@@ -51,8 +51,13 @@ type Credential struct {
 	older      CredentialRef
 	pos        uint32 // in its target's live ones
 	tag        tag    // of its ask
+	user       textRef
+	database   textRef
+	hook       textRef // of its maker
+	madeOn     NodeRef // its maker's; 0: not an agent's that is known
 	State      CredentialState
 	Late       bool // issued after its ask was withdrawn: never in use
+	ByHand     bool // somebody made it who is no agent
 }
 
 // Since is when the credential came into its state.
@@ -71,6 +76,7 @@ type Holders struct {
 
 // Failure is why the other side could not do what was its turn.
 type Failure struct {
+	Operator bool // trying again does not help
 	Reason   string
 	Attempts uint64
 	Seq      uint64
@@ -82,6 +88,20 @@ func (s *State) Credential(r CredentialRef) *Credential { return s.credentials.a
 
 // SecretRef is where the credential's secret lies, "" before its issue.
 func (s *State) SecretRef(c *Credential) string { return s.texts.get(c.ref) }
+
+// Login is what a credential logs in as; its user is "" where that is not known.
+func (s *State) Login(c *Credential) events.Login {
+	return events.Login{User: s.texts.get(c.user), Database: s.texts.get(c.database)}
+}
+
+// Maker is the agent and the hook that made a credential's login, or false.
+func (s *State) Maker(c *Credential) (node NodeRef, hook string, known bool) {
+	return c.madeOn, s.texts.get(c.hook), c.madeOn != 0
+}
+
+// Unowned reports whether a credential's login is nobody's to end but an operator's: it
+// was made by hand, and which one it is was never said.
+func (c *Credential) Unowned() bool { return c.ByHand && c.user == 0 }
 
 // target names what a credential logs in to: a provider, or the embedded
 // instance of a binding.

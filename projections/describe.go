@@ -129,10 +129,12 @@ func (s *State) Describe(e *events.Event) string {
 		return fmt.Sprintf("%s asks for a credential at %s", name, s.TargetName(p.Target))
 	case *events.CredentialIssued:
 		return fmt.Sprintf("%s was issued generation %d, its secret at %s", name, p.Generation, p.SecretRef)
+	case *events.CredentialLoginTold:
+		return fmt.Sprintf("generation %d of %s logs in as %s", p.Generation, name, loginText(p.Login))
 	case *events.CredentialFailed:
 		return fmt.Sprintf("generation %d of %s failed (%s)", p.Generation, name, times(p.Attempts))
 	case *events.CredentialRevoked:
-		return fmt.Sprintf("generation %d of %s revoked%s", p.Generation, name, byForce(p.Forced))
+		return fmt.Sprintf("generation %d of %s revoked%s%s", p.Generation, name, byForce(p.Forced), didText(p.Did))
 	case *events.CredentialWrittenOff:
 		return fmt.Sprintf("generation %d of %s written off%s", p.Generation, name, byForce(p.Forced))
 	case *events.RotationStarted:
@@ -196,4 +198,23 @@ func times(n uint64) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
+}
+
+func loginText(l events.Login) string {
+	if l.Database == "" {
+		return l.User
+	}
+	return l.User + ", to " + l.Database
+}
+
+// didText is what was done so that a login is over, after a comma; "" where it was not
+// said.
+func didText(d events.Did) string {
+	switch d {
+	case events.DidDrop:
+		return ", its login dropped"
+	case events.DidAbsent:
+		return ", its login was not there"
+	}
+	return ""
 }

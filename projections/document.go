@@ -96,6 +96,22 @@ type HolderDocument struct {
 	Rotation   *events.ID `json:"rotation,omitempty"`
 	Attempts   uint64     `json:"attempts"`
 	Error      string     `json:"error"`
+
+	User     string     `json:"user,omitempty"`     // what it logs in as, where that is known
+	Database string     `json:"database,omitempty"` // and to what
+	ByHand   bool       `json:"by_hand,omitempty"`  // somebody made it who is no agent
+	Maker    *MakerView `json:"maker,omitempty"`    // the agent that made it, where that is known
+	Follows  *Followed  `json:"follows,omitempty"`  // of an ask: the login that it takes the place of
+}
+
+// Followed is the login that the consumer runs with at the same target, and that a new
+// one is to follow: with its data and its rights.
+type Followed struct {
+	Generation uint64 `json:"generation"`
+	SecretRef  string `json:"secret_ref"`
+	User       string `json:"user"` // "" where that is not known
+	Database   string `json:"database,omitempty"`
+	ByHand     bool   `json:"by_hand,omitempty"`
 }
 
 // EmbeddedKey stands in a key for the provider's id where the credential is of an
@@ -147,7 +163,8 @@ func (s *State) holderDocument(c *Credential) HolderDocument {
 		Binding: b.ID, Assignment: a.Name, AssignmentID: a.ID, Module: s.Module(a.Module).Name, Slot: v.Slot,
 		ConsumerNode: consumer.Name, ConsumerNodeID: consumer.ID, ConsumerKeys: s.AgentKeys(a.Node),
 		Generation: c.Generation, Tag: s.Tag(c), State: v.State, SecretRef: v.SecretRef, InUse: v.InUse, Revocable: v.Revocable,
-		Ended: b.Released || a.Ended, IssuedSeq: v.IssuedSeq, Seq: v.Seq, Rotation: v.Rotation, Attempts: v.Attempts, Error: v.Error}
+		Ended: b.Released || a.Ended, IssuedSeq: v.IssuedSeq, Seq: v.Seq, Rotation: v.Rotation, Attempts: v.Attempts, Error: v.Error,
+		User: v.User, Database: v.Database, ByHand: v.ByHand, Maker: v.Maker, Follows: s.followed(c)}
 	if c.State == Issued || c.State == Adopted {
 		if _, failed := s.FailureOf(c.Binding, c.Generation); !failed {
 			d.Attempts, d.Error = 0, "" // the consumer's trouble is not the provider side's
@@ -161,6 +178,21 @@ func (s *State) holderDocument(c *Credential) HolderDocument {
 	}
 	d.Do = duty(c.State, v.Revocable, retired)
 	return d
+}
+
+// followed is the login that an ask's is to follow; nil where the consumer runs with none
+// at the same target.
+func (s *State) followed(ask *Credential) *Followed {
+	use := s.Binding(ask.Binding).use
+	if ask.State != Asked || use == 0 {
+		return nil
+	}
+	c := s.Credential(use)
+	if c.target() != ask.target() {
+		return nil
+	}
+	login := s.Login(c)
+	return &Followed{Generation: c.Generation, SecretRef: s.SecretRef(c), User: login.User, Database: login.Database, ByHand: c.ByHand}
 }
 
 // duty is what the provider side has to do with a credential. At a provider that

@@ -86,6 +86,16 @@ func (s *State) credentialIssued(e *events.Event, p *events.CredentialIssued) er
 	}
 	set(&s.j, &c.Issued, e.Seq)
 	set(&s.j, &c.ref, s.texts.add(string(p.SecretRef)))
+	s.logsInAs(c, p.Login)
+	if m := p.Maker; m != nil {
+		node, err := s.find(kNode, m.Node)
+		if err != nil {
+			return err
+		}
+		set(&s.j, &c.madeOn, NodeRef(node))
+		set(&s.j, &c.hook, s.textOfAnother(c, m.Hook, func(o *Credential) textRef { return o.hook }))
+	}
+	set(&s.j, &c.ByHand, p.ByHand)
 	s.become(ref, to, e.Seq, e.Time.UnixMilli())
 	enlist(&s.j, &s.makeHolders(c.target()).Live, ref, &c.pos)
 	if c.Provider == 0 && s.Assignment(s.Binding(c.Binding).Assignment).Ended {
@@ -94,12 +104,46 @@ func (s *State) credentialIssued(e *events.Event, p *events.CredentialIssued) er
 	return nil
 }
 
+// logsInAs puts on record what a credential logs in as.
+func (s *State) logsInAs(c *Credential, l *events.Login) {
+	if l == nil {
+		return
+	}
+	set(&s.j, &c.user, s.texts.add(l.User))
+	set(&s.j, &c.database, s.textOfAnother(c, l.Database, func(o *Credential) textRef { return o.database }))
+}
+
+// textOfAnother is a text that the binding's credential before had, too: it is kept once.
+func (s *State) textOfAnother(c *Credential, text string, of func(*Credential) textRef) textRef {
+	if c.older != 0 {
+		if r := of(s.Credential(c.older)); s.texts.get(r) == text {
+			return r
+		}
+	}
+	return s.texts.add(text)
+}
+
+func (s *State) credentialLoginTold(e *events.Event, p *events.CredentialLoginTold) error {
+	_, c, err := s.credentialOf(e, p.Generation)
+	switch {
+	case err != nil:
+		return err
+	case c.Issued == 0:
+		return errors.New("it is not issued")
+	case c.madeOn != 0:
+		return errors.New("an agent made it")
+	}
+	set(&s.j, &c.ByHand, true)
+	s.logsInAs(c, &p.Login)
+	return nil
+}
+
 func (s *State) credentialFailed(e *events.Event, p *events.CredentialFailed) error {
 	ref, _, err := s.credentialOf(e, p.Generation)
 	if err != nil {
 		return err
 	}
-	put(&s.j, s.failures, ref, Failure{Reason: e.Reason, Attempts: p.Attempts, Seq: e.Seq, Time: e.Time})
+	put(&s.j, s.failures, ref, Failure{Operator: p.Operator, Reason: e.Reason, Attempts: p.Attempts, Seq: e.Seq, Time: e.Time})
 	return nil
 }
 

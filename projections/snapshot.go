@@ -21,7 +21,7 @@ import (
 // only one it reads. It is raised with every change of what stands in one, and of
 // what the fold makes of events that were written before: a snapshot is thrown away,
 // a wrong answer is not.
-const SnapshotVersion = 1
+const SnapshotVersion = 2
 
 const snapshotMagic = "bindery snapshot\n"
 

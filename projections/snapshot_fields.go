@@ -281,6 +281,11 @@ func (x *archive) credential(c *Credential) {
 		x.fail("a credential has no such state")
 	}
 	x.flag(&c.Late)
+	x.flag(&c.ByHand)
+	x.secretRef(&c.user)
+	x.secretRef(&c.database)
+	x.secretRef(&c.hook)
+	refTo(x, &c.madeOn, tNode)
 }
 
 // secretRef is a text that stands among others.
@@ -336,6 +341,7 @@ func (x *archive) failure(f *Failure) {
 	num(x, &f.Attempts)
 	num(x, &f.Seq)
 	x.instant(&f.Time)
+	x.flag(&f.Operator)
 }
 
 // commands are those that are remembered, the oldest first.

@@ -258,6 +258,8 @@ func (s *State) fold(e *events.Event) error {
 		return s.credentialIssued(e, p)
 	case *events.CredentialFailed:
 		return s.credentialFailed(e, p)
+	case *events.CredentialLoginTold:
+		return s.credentialLoginTold(e, p)
 	case *events.CredentialRevoked:
 		return s.credentialRevoked(e, p)
 	case *events.CredentialWrittenOff:

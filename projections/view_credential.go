@@ -30,6 +30,18 @@ type CredentialView struct {
 	Rotation   *events.ID `json:"rotation,omitempty"` // that asked for it
 	Attempts   uint64     `json:"attempts"`
 	Error      string     `json:"error"`
+	User       string     `json:"user,omitempty"`     // what it logs in as, where that is known
+	Database   string     `json:"database,omitempty"` // and to what
+	ByHand     bool       `json:"by_hand,omitempty"`  // somebody made it who is no agent
+	Maker      *MakerView `json:"maker,omitempty"`    // the agent that made it, where that is known
+	Operator   bool       `json:"operator,omitempty"` // no agent can end it, or says that trying again does not help
+}
+
+// MakerView is who made a login: the agent of a node, by a hook.
+type MakerView struct {
+	Node   string    `json:"node"`
+	NodeID events.ID `json:"node_id"`
+	Hook   string    `json:"hook"`
 }
 
 // CredentialView makes the view of a credential.
@@ -45,6 +57,12 @@ func (s *State) CredentialView(c *Credential) CredentialView {
 		id := p.ID
 		v.Provider, v.ProviderID = p.Name, &id
 	}
+	login := s.Login(c)
+	v.User, v.Database, v.ByHand = login.User, login.Database, c.ByHand
+	if node, hook, known := s.Maker(c); known {
+		v.Maker = &MakerView{Node: s.Node(node).Name, NodeID: s.Node(node).ID, Hook: hook}
+	}
+	v.Operator = s.needsOperator(c)
 	if c.Rotation != 0 {
 		id := s.Rotation(c.Rotation).ID
 		v.Rotation = &id
@@ -55,6 +73,16 @@ func (s *State) CredentialView(c *Credential) CredentialView {
 		v.Attempts, v.Error = f.Attempts, f.Reason
 	}
 	return v
+}
+
+// needsOperator reports whether what is left to do for a credential is an operator's:
+// no agent can know which login it is, or one says that trying again does not help.
+func (s *State) needsOperator(c *Credential) bool {
+	if !c.State.Live() && c.State != Asked {
+		return false
+	}
+	f, failed := s.FailureOf(c.Binding, c.Generation)
+	return c.State.Live() && c.Unowned() || failed && f.Operator
 }
 
 // ListHolders lists who can log in to a provider, by consumer; all adds those

@@ -3,6 +3,7 @@ package projections
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -196,14 +197,19 @@ func (s *State) member(c *Credential) Member {
 			break
 		}
 		waits(StepRevoke, TurnProvider, s.Node(s.ProviderNode(c)).Name, since)
+		if s.needsOperator(c) {
+			m.Turn, m.Who, m.Fix = TurnOperator, string(TurnOperator), s.endByHand(c)
+		}
 	case asked && ask.Provider == c.Provider:
 		m.To = ask.Generation
 		waits(StepIssue, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
 		fails(s.FailureOf(c.Binding, ask.Generation))
+		s.unlessOperator(&m, &ask)
 	case asked:
 		m.To = ask.Generation
 		waits(StepLeaving, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
 		fails(s.FailureOf(c.Binding, ask.Generation))
+		s.unlessOperator(&m, &ask)
 	case next != nil && s.useLive(b) || s.Lingers(b):
 		since := c.Since()
 		if next != nil {
@@ -226,6 +232,32 @@ func (s *State) ProviderNode(c *Credential) NodeRef {
 		return s.Provider(c.Provider).Node
 	}
 	return s.Assignment(s.Binding(c.Binding).Assignment).Node
+}
+
+// unlessOperator makes a step that waits for a credential an operator's, where no agent
+// can issue it.
+func (s *State) unlessOperator(m *Member, ask *Credential) {
+	if !s.needsOperator(ask) {
+		return
+	}
+	m.Turn, m.Who = TurnOperator, string(TurnOperator)
+	path := s.SlotPath(s.Binding(ask.Binding))
+	if use := s.Binding(ask.Binding).use; use != 0 && s.Credential(use).Unowned() {
+		m.Fix = s.endByHand(s.Credential(use))
+		return
+	}
+	m.Fix = Do("credential issued", path).With("--generation", strconv.FormatUint(ask.Generation, 10)).With("--secret-ref", "SCHEME:PATH")
+}
+
+// endByHand is what helps where no agent can know which login a credential is: somebody
+// says which, or has ended it and says so.
+func (s *State) endByHand(c *Credential) Fix {
+	path := s.SlotPath(s.Binding(c.Binding))
+	generation := strconv.FormatUint(c.Generation, 10)
+	if c.Unowned() {
+		return Do("credential adopt", path).With("--generation", generation).With("--user", "USER")
+	}
+	return Do("credential revoked", path).With("--generation", generation)
 }
 
 // unstick is what helps a consumer on that nobody is to give a credential to.
