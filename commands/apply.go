@@ -117,6 +117,7 @@ func (a *applier) run() error {
 		{sortedKeys(m.Modules), a.module},
 		{sortedKeys(m.Assignments), a.assignment},
 		{overrideSlots(m), a.override},
+		{loginSlots(m), a.login},
 	} {
 		for _, name := range s.names {
 			if a.full {

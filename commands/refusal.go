@@ -98,6 +98,7 @@ const (
 	CheckpointInvalid   Code = "checkpoint_invalid"
 	BackupInvalid       Code = "backup_invalid"
 	CommandFailed       Code = "command_failed"
+	DuplicateLogin      Code = "duplicate_login"
 	MadeByAgent         Code = "made_by_agent"
 	RevocationUnproven  Code = "revocation_unproven"
 	TooOften            Code = "too_often"
@@ -125,7 +126,7 @@ const (
 var exitCodes = map[Code]int{
 	NameInvalid: ExitUsage, NameReserved: ExitUsage, EndpointInvalid: ExitUsage, VersionInvalid: ExitUsage,
 	FeatureInvalid: ExitUsage, SecretInLedger: ExitUsage, ManifestInvalid: ExitUsage, Usage: ExitUsage,
-	AsOfWrite: ExitUsage, TooLarge: ExitUsage, NKeyInvalid: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, ManifestUnreadable: ExitUsage,
+	AsOfWrite: ExitUsage, TooLarge: ExitUsage, NKeyInvalid: ExitUsage, ReasonRequired: ExitUsage, DuplicateNode: ExitUsage, DuplicateOverride: ExitUsage, DuplicateLogin: ExitUsage, ManifestUnreadable: ExitUsage,
 
 	NodeNotFound: ExitNotFound, ProvisionNotFound: ExitNotFound, ProviderNotFound: ExitNotFound,
 	ModuleNotFound: ExitNotFound, AssignmentNotFound: ExitNotFound, BindingNotFound: ExitNotFound,

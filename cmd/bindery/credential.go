@@ -16,7 +16,7 @@ import (
 
 func (c *cli) credentials() *cobra.Command {
 	return c.group("credential", "  bindery credential list --provider pg-alpha", "What consumers log in with: asked for, issued, revoked",
-		&credentialRequest{}, &credentialIssued{}, &credentialFailed{}, &credentialRevoked{}, &credentialWriteOff{}, &credentialList{})
+		&credentialRequest{}, &credentialIssued{}, &credentialAdopt{}, &credentialFailed{}, &credentialRevoked{}, &credentialWriteOff{}, &credentialList{})
 }
 
 type credentialRequest struct{ write }
@@ -50,6 +50,7 @@ type credentialIssued struct {
 	write
 	generation
 	tag
+	login
 	secretRef string
 }
 
@@ -60,7 +61,8 @@ func (*credentialIssued) help() *cobra.Command {
 		Short:   "Say that a credential exists",
 		Long: `The provider's side says that a credential exists and where its secret lies. From then on the
 consumer is to run with it. --secret-ref is SCHEME:PATH, never the secret: the schemes are
-` + strings.Join(events.SecretSchemes(), ", ") + ".",
+` + strings.Join(events.SecretSchemes(), ", ") + `. With --user the agent of the provider's node can end
+the login when it is replaced; without it an operator has to.`,
 	}
 }
 
@@ -71,12 +73,14 @@ func (v *credentialIssued) flags(f *flags) {
 	f.args(slotNames)
 	f.StringVar(&v.secretRef, secretRefFlag, "", "where its secret lies: `SCHEME:PATH`")
 	f.values(secretRefFlag)
+	v.login.bind(f)
 	f.must("generation", secretRefFlag)
 }
 
 func (v *credentialIssued) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.IssueCredential{Slot: args[0], Generation: v.n, SecretRef: v.secretRef, Tag: v.ask, Node: v.node})
+		commands.IssueCredential{Slot: args[0], Generation: v.n, SecretRef: v.secretRef, Tag: v.ask, Node: v.node,
+			User: v.user, Database: v.database})
 }
 
 type credentialFailed struct {
@@ -130,7 +134,8 @@ type credentialRevoked struct {
 	write
 	generation
 	tag
-	force bool
+	force           bool
+	dropped, absent bool
 }
 
 func (*credentialRevoked) help() *cobra.Command {
@@ -141,7 +146,8 @@ func (*credentialRevoked) help() *cobra.Command {
 		Short: "Say that a credential logs in no longer",
 		Long: `The provider's side says that a credential logs in no longer. While its consumer has not said that it
 runs with a later one this is refused; with --force and --reason an operator revokes it all the same,
-which cuts the consumer off where it runs with it, and another one is asked for.`,
+which cuts the consumer off where it runs with it, and another one is asked for. --dropped and --absent
+say what was done; an agent must say it, and --absent does not count for a login it has not made.`,
 	}
 }
 
@@ -151,12 +157,26 @@ func (v *credentialRevoked) flags(f *flags) {
 	v.tag.bind(f)
 	f.args(slotNames)
 	f.BoolVar(&v.force, "force", false, "although the consumer may run with it; needs --reason")
+	f.BoolVar(&v.dropped, "dropped", false, "the login was there, and is dropped")
+	f.BoolVar(&v.absent, "absent", false, "the login was not there")
+	f.cmd.MarkFlagsMutuallyExclusive("dropped", "absent")
 	f.must("generation")
 }
 
 func (v *credentialRevoked) run(ctx context.Context, c *cli, args []string) error {
 	return c.change(ctx, &v.write, "credential of "+args[0],
-		commands.RevokeCredential{Slot: args[0], Generation: v.n, Force: v.force, Tag: v.ask, Node: v.node})
+		commands.RevokeCredential{Slot: args[0], Generation: v.n, Force: v.force, Tag: v.ask, Node: v.node, Did: v.did()})
+}
+
+// did is what was done; "" where it is not said.
+func (v *credentialRevoked) did() events.Did {
+	switch {
+	case v.dropped:
+		return events.DidDrop
+	case v.absent:
+		return events.DidAbsent
+	}
+	return ""
 }
 
 type credentialWriteOff struct {
@@ -308,6 +328,7 @@ func credentialStateColumns() []column[credentialView] {
 			return ""
 		}),
 		painted("SINCE", func(p *paper, v credentialView) string { return p.ago(v.Since) }),
+		rare("LOGIN", loginText),
 		rare("SECRET", func(v credentialView) string { return v.SecretRef }),
 		rare("ERROR", func(v credentialView) string { return trouble(v.Error, v.Attempts) }),
 		wide("ISSUED", func(v credentialView) string { return fmt.Sprint(v.IssuedSeq) }),

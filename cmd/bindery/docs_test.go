@@ -374,6 +374,9 @@ var fieldMeaning = map[string]string{
 	"StatusView.mesh_id":         "its id",
 	"StatusView.seq":             "the sequence this was read at",
 	"StatusView.time":            "the time of that event",
+	"MakerView.node":             "the node whose agent made it",
+	"MakerView.node_id":          "its id",
+	"MakerView.hook":             "the hook that made it, as its path below the directory of hooks",
 	"StatusView.counts":          "how many: `nodes`, `provisions`, `providers`, `modules`, `assignments`, `bindings`, `embedded`, `pending`, `overrides`, `drift`, `unsatisfied`, `stranded`, `switching`, `outdated`, `cut-off`; `holders` that can log in, slots that wait for a first credential (`asked`), open `rotations`",
 	"StatusView.attention":       "what an operator should look at",
 	"Attention.code":             "`pending`, `drift`, `unsatisfied`, `stranded`, `cut-off`, `outdated`, `switching`, `node_retired`, `overdue`, `stuck`, `asked` or `failing`",
@@ -831,6 +834,9 @@ var codeMeaning = map[commands.Code]string{
 	commands.BackupInvalid:       "A backup is truncated, was changed, or is no backup.",
 	commands.AsOfWrite:           "Nothing is written into the past.",
 	commands.ForeignEvent:        "The log is sound, and somebody else wrote messages into its stream. They are skipped.",
+	commands.DuplicateLogin:      "A manifest names the login of a slot twice.",
+	commands.MadeByAgent:         "A login is to be adopted that an agent made: its own hook ends it.",
+	commands.RevocationUnproven:  "An agent says that a login is over that it cannot know: one made by hand whose name was never said, one that another hook made, or one that its hook did not find and it has not made. What an agent says then is `credential failed`, and an operator sees to it.",
 	commands.SecretRefForeign:    "A `sealed:` reference is not to the secret of the credential that is issued: another binding, generation, tag or node made it.",
 	commands.ProviderMoved:       "What was done for a credential was done on a node where its provider is not any more.",
 	commands.LedgerRestored:      "What was read is not in the ledger any more: it was restored to an earlier state, or is another one.",
@@ -1048,6 +1054,7 @@ func TestDocsManifest(t *testing.T) {
 		"modules":     {manifest.Module{}, manifest.Requirement{}, manifest.Embed{}, manifest.Needs{}, manifest.Composition{}},
 		"assignments": {manifest.Assignment{}},
 		"overrides":   {manifest.Override{}},
+		"logins":      {manifest.Login{}},
 	} {
 		_, section, ok := strings.Cut(page, "\n### "+heading+"\n")
 		if !ok {

@@ -67,6 +67,9 @@ func (d *decoder) manifest(file string, data []byte) {
 		case "overrides":
 			d.list(e, "overrides", func(e entry) { d.override(e) })
 			d.m.Overrides = orEmpty(d.m.Overrides)
+		case "logins":
+			d.list(e, "logins", func(e entry) { d.login(e) })
+			d.m.Logins = orEmpty(d.m.Logins)
 		}
 	})
 }

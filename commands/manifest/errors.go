@@ -25,6 +25,7 @@ const (
 	CodeDuplicateNode     = "duplicate_node"
 	CodeDuplicateDefault  = "duplicate_default"
 	CodeDuplicateOverride = "duplicate_override"
+	CodeDuplicateLogin    = "duplicate_login"
 )
 
 // Error is one thing that is wrong, and where.

@@ -19,7 +19,7 @@ type kind struct {
 
 var (
 	kindManifest = &kind{
-		keys:  []string{"mesh", "provisions", "nodes", "providers", "defaults", "modules", "assignments", "overrides"},
+		keys:  []string{"mesh", "provisions", "nodes", "providers", "defaults", "modules", "assignments", "overrides", "logins"},
 		where: "at the top level",
 	}
 	kindDeclaration = &kind{keys: []string{"mesh", "modules"}, where: "at the top level"}
@@ -60,11 +60,15 @@ var (
 		keys: []string{"slot", "provider", "reason"}, required: []string{"slot", "provider", "reason"},
 		where: "in an entry of overrides",
 	}
+	kindLogin = &kind{
+		keys: []string{"slot", "user", "database", "secret_ref"}, required: []string{"slot", "user"},
+		where: "in an entry of logins",
+	}
 )
 
 // kinds in the order in which a misplaced key is looked for.
 var kinds = []*kind{kindManifest, kindAssignment, kindProvision, kindProvider, kindNeed, kindEmbed, kindModule,
-	kindComposition, kindOverride, kindDefault, kindNeeds}
+	kindComposition, kindOverride, kindLogin, kindDefault, kindNeeds}
 
 // misplaced says where a key belongs that people write elsewhere, and what to
 // write there; it comes before the general rule.

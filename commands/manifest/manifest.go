@@ -40,6 +40,7 @@ type Manifest struct {
 	Modules     map[string]Module     `json:"modules,omitzero" yaml:"modules,omitzero"`
 	Assignments map[string]Assignment `json:"assignments,omitzero" yaml:"assignments,omitzero"`
 	Overrides   []Override            `json:"overrides,omitzero" yaml:"overrides,omitzero"`
+	Logins      []Login               `json:"logins,omitzero" yaml:"logins,omitzero"`
 
 	at map[place]position // where it was said; nil where it was not read from a text
 }
@@ -131,6 +132,14 @@ type Override struct {
 	Reason   string `json:"reason" yaml:"reason"`
 }
 
+// Login is a login that was made by hand, of one slot: which it is, never what proves it.
+type Login struct {
+	Slot      string `json:"slot" yaml:"slot"` // ASSIGNMENT/SLOT
+	User      string `json:"user" yaml:"user"`
+	Database  string `json:"database,omitempty" yaml:"database,omitempty"`
+	SecretRef string `json:"secret_ref,omitempty" yaml:"secret_ref,omitempty"` // scheme:path; answers an open ask
+}
+
 // Decode reads the manifest data; file is what its errors call it. The error is
 // of type Errors.
 func Decode(file string, data []byte) (*Manifest, error) {
@@ -172,7 +181,7 @@ func DecodeModule(file string, data []byte) (name string, m Module, err error) {
 //	defaults                                    PROVISION, or PROVISION@NODE
 //	modules, a slot                             MODULE/SLOT
 //	assignments, and a choice under bind        NAME, ASSIGNMENT/SLOT
-//	overrides                                   ASSIGNMENT/SLOT
+//	overrides, logins                           ASSIGNMENT/SLOT
 //
 // With ".KEY" behind the name it is where that key of the object stands, or
 // the object where it has no such key.
