@@ -189,6 +189,9 @@ func (c *consumption) placeSlot(ctx context.Context, n *need) error {
 			if secret, err = c.a.resolve(ctx, n); err != nil {
 				return err
 			}
+			if err := checkAddress(secret, n.endpoint); err != nil {
+				return err
+			}
 		}
 		files := slotFiles(n, secret)
 		if d := digest(files); there == nil || digest(there) != d {
@@ -295,7 +298,8 @@ func (a *Agent) consumerHook(r *assignmentRecord) (*owned.Program, error) {
 	if a.hooks == nil {
 		return nil, errNoHook
 	}
-	return a.hooks.find("consumer", r.Name, r.Module)
+	program, _, err := a.hooks.find("consumer", r.Name, r.Module)
+	return program, err
 }
 
 func (c *consumption) run(ctx context.Context, program *owned.Program, action string, changed []string, repeated bool) error {

@@ -32,7 +32,7 @@ func (a *Agent) credential(d *projections.HolderDocument) (*credential, error) {
 	}
 	own := c.r.userName()
 	c.r.Key, c.r.Input = d.Key(), a.inputOf(d)
-	c.r.Input.Username = cmp.Or(own, c.r.Input.Username)
+	c.r.Input.Username = cmp.Or(d.User, own, c.r.Input.Username)
 	return c, nil
 }
 
@@ -72,6 +72,9 @@ func (c *credential) issue(ctx context.Context) error {
 	if r.Said {
 		return nil // the document is an old one
 	}
+	if f := c.d.Follows; r.Issue != stepDone && f != nil && f.ByHand && f.User == "" {
+		return c.fail(ctx, &operatorError{fmt.Errorf("the login that it follows was made by hand, its secret is at %s, and which one it is was never said: credential adopt", f.SecretRef)})
+	}
 	if r.Issue != stepDone && !strings.HasPrefix(r.Ref, a.cfg.SecretsIn+":") { // the first time, or told otherwise since
 		if err := c.begin(ctx); err != nil {
 			return c.fail(ctx, err)
@@ -102,7 +105,8 @@ func (c *credential) issue(ctx context.Context) error {
 		return err
 	}
 	a.crash("stored")
-	err = a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag, Node: a.nodeID}, "")
+	err = a.say(ctx, commands.IssueCredential{Slot: r.Input.Binding, Generation: c.d.Generation, SecretRef: r.Ref, Tag: c.d.Tag, Node: a.nodeID,
+		User: r.userName(), Database: r.Secret["database"], Hook: r.Hook}, "")
 	if err != nil && !errors.Is(err, errMoot) {
 		return err
 	}
@@ -147,16 +151,6 @@ func (c *credential) rename(ctx context.Context) error {
 // ownName ends the names of secrets with a login name that the hook has chosen.
 const ownName = "-own"
 
-// isChosen reports whether the document's reference, if an agent made it, tells of a
-// login name that a hook has chosen.
-func (c *credential) isChosen() bool {
-	_, rest, _ := strings.Cut(c.d.SecretRef, ":")
-	return strings.HasPrefix(rest, c.r.Input.Binding+"/"+credentialName(c.d.Generation, c.d.Tag)+"-") && strings.HasSuffix(rest, ownName)
-}
-
-// errWhose says that a login name is not known here.
-var errWhose = errors.New("its login name was chosen by the hook on the node where it was issued, and is not known here: end it at the service, then bindery credential revoked or write-off")
-
 // make stores the secret and runs the hook.
 func (c *credential) make(ctx context.Context) error {
 	c.attempt(actionIssue)
@@ -174,7 +168,7 @@ func (c *credential) make(ctx context.Context) error {
 	}
 	secret := maps.Clone(c.r.Secret)
 	maps.Copy(secret, more)
-	if err := checkSecret(secret); err != nil {
+	if err := cmp.Or(checkSecret(secret), checkAddress(secret, c.r.Input.Endpoint)); err != nil {
 		return fmt.Errorf("what the hook printed: %w", err)
 	}
 	c.r.Secret = secret
@@ -199,34 +193,6 @@ func added(out []byte) (map[string]string, error) {
 		return secret, nil
 	}
 	return nil, nil
-}
-
-// revoke has a credential made to log in no longer, says so, and removes its
-// copies.
-func (c *credential) revoke(ctx context.Context) error {
-	if c.r.Revoke == stepSaid {
-		return nil // the document is an old one
-	}
-	if c.r.Revoke != stepDone {
-		if c.isChosen() && c.r.userName() == c.a.inputOf(c.d).Username {
-			return c.fail(ctx, errWhose)
-		}
-		c.attempt(actionRevoke)
-		if _, err := c.run(ctx, actionRevoke, &c.r.Revoke); err != nil {
-			return c.fail(ctx, err)
-		}
-		c.r.Revoke, c.r.Attempts = stepDone, 0
-		if err := c.keep(); err != nil {
-			return err
-		}
-	}
-	c.a.crash("unmade")
-	err := c.a.say(ctx, commands.RevokeCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Tag: c.d.Tag, Node: c.a.nodeID}, "")
-	if err != nil {
-		return err
-	}
-	c.a.crash("revoked")
-	return c.over(ctx, &c.r.Revoke, stepSaid)
 }
 
 // over removes the secret of a credential that is over. Its record stays until its
@@ -289,12 +255,10 @@ func (c *credential) attempt(action string) {
 func (c *credential) run(ctx context.Context, action string, step *string) ([]byte, error) {
 	a, in := c.a, c.r.Input
 	repeated := *step == stepBegun
-	program, err := a.hooks.find("provider", in.Provider, in.Provision)
+	program, err := c.program(action)
 	if err == nil {
 		defer program.Close()
 		*step = stepBegun
-	} else if errors.Is(err, errNoHook) {
-		err = errors.New("no hook for provider " + in.name())
 	}
 	if again := c.keep(); again != nil {
 		return nil, again
@@ -309,6 +273,8 @@ func (c *credential) run(ctx context.Context, action string, step *string) ([]by
 	in.Action, in.Attempt, in.Repeated, in.Username = action, c.r.Attempts, repeated, c.r.userName()
 	if action == actionIssue {
 		in.Password = c.r.Secret["password"]
+	} else {
+		in.Follows = nil
 	}
 	stdin, err := json.Marshal(in)
 	if err != nil {
@@ -331,7 +297,9 @@ func (c *credential) fail(ctx context.Context, why error) error {
 	if ctx.Err() != nil || isWaiting(why) || errors.Is(why, errMoot) {
 		return cmp.Or(ctx.Err(), why)
 	}
-	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag, Node: c.a.nodeID},
+	var theirs *operatorError
+	err := c.a.say(ctx, commands.FailCredential{Slot: c.r.Input.Binding, Generation: c.d.Generation, Attempts: max(c.r.Attempts, 1), Tag: c.d.Tag, Node: c.a.nodeID,
+		Operator: errors.As(why, &theirs)},
 		reasonOf(why))
 	if errors.Is(err, errNotSaid) {
 		why = errors.Join(why, err)

@@ -50,12 +50,51 @@ func checkSecret(secret map[string]string) error {
 			return errors.New("an entry of the secret has a name that is not of A-Z a-z 0-9 . _ -, begins with another than a letter or digit, or is too long")
 		case name == entryType || name == entryProvider || name == entryHost || name == entryPort:
 			return fmt.Errorf("the secret has an entry %q, which the ledger says", name)
+		case strings.TrimSpace(secret[name]) == "":
+			return fmt.Errorf("the entry %q of the secret is empty", name)
 		}
 	}
 	if size > maxSecretLen {
 		return fmt.Errorf("the secret has %d bytes; at most %d are taken", size, maxSecretLen)
 	}
 	return nil
+}
+
+// addressEntries are the entries of a secret that lead somewhere themselves.
+var addressEntries = []string{entryURI, "url", "jdbc-url", "jdbcUrl", "connection-string"}
+
+// checkAddress refuses a secret that leads to another server than the ledger says: a
+// provider that moves would be left by some of its consumers only.
+func checkAddress(secret map[string]string, endpoint string) error {
+	host, port := hostPort(endpoint)
+	if host == "" {
+		return nil
+	}
+	for _, name := range addressEntries {
+		value, there := secret[name]
+		if !there || !strings.Contains(value, "://") {
+			continue
+		}
+		u, err := url.Parse(strings.TrimPrefix(value, "jdbc:"))
+		if err != nil { // its message would repeat it
+			return fmt.Errorf("the entry %q of the secret cannot be read as a URI", name)
+		}
+		if !strings.EqualFold(u.Hostname(), host) || !samePort(u, port) {
+			return fmt.Errorf("the entry %q of the secret leads to another server than the ledger says, %s", name, net.JoinHostPort(host, port))
+		}
+	}
+	return nil
+}
+
+// usualPorts are those that a URI of the scheme leads to where it says none.
+var usualPorts = map[string]string{"postgres": "5432", "postgresql": "5432", "mysql": "3306", "mariadb": "3306", "redis": "6379", "rediss": "6379",
+	"amqp": "5672", "amqps": "5671", "mongodb": "27017", "http": "80", "https": "443", "nats": "4222", "ldap": "389", "ldaps": "636"}
+
+func samePort(u *url.URL, port string) bool {
+	if u.Port() == "" {
+		return port == "" || port == usualPorts[u.Scheme]
+	}
+	return u.Port() == port || port == "" && u.Port() == usualPorts[u.Scheme]
 }
 
 // hostPort splits an endpoint, host:port or scheme://host[:port][/path]; what it

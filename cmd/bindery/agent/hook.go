@@ -42,28 +42,37 @@ var errNoHook = errors.New("no hook")
 
 const defaultHook = "default"
 
-// find opens the first hook of a side that exists, among names. A hook that others
-// could change is not run, and no other hook is run in its place. The whole way is
-// checked each time: rights may have changed since the agent started.
-func (h *hooks) find(side string, names ...string) (*owned.Program, error) {
+// find opens the first hook of a side that exists, among names, and says which file it
+// is. A hook that others could change is not run, and no other hook is run in its place.
+// The whole way is checked each time: rights may have changed since the agent started.
+func (h *hooks) find(side string, names ...string) (*owned.Program, string, error) {
 	for _, name := range append(names, defaultHook) {
 		if name == "" {
 			continue
 		}
 		file := path.Join(side, name)
-		p, err := owned.FindIn(h.path, file)
-		var problem *owned.Problem
-		switch {
-		case err == nil:
-			return p, nil
-		case errors.Is(err, fs.ErrNotExist):
+		p, err := h.open(file)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		case errors.As(err, &problem):
-			return nil, fmt.Errorf("the hook %s is not run: %w", file, problem)
 		}
-		return nil, fmt.Errorf("the hook %s cannot be used: %w", file, bare(err))
+		return p, file, err
 	}
-	return nil, errNoHook
+	return nil, "", errNoHook
+}
+
+// open opens one hook, if nobody else could change it.
+func (h *hooks) open(file string) (*owned.Program, error) {
+	p, err := owned.FindIn(h.path, file)
+	var problem *owned.Problem
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case errors.As(err, &problem):
+		return nil, fmt.Errorf("the hook %s is not run: %w", file, problem)
+	}
+	return nil, fmt.Errorf("the hook %s cannot be used: %w", file, bare(err))
 }
 
 // Bounds of what a hook may print.

@@ -214,7 +214,7 @@ func TestFindHook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := h.find("provider", c.names...)
+			p, _, err := h.find("provider", c.names...)
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = filepath.Base(p.Path())
@@ -236,7 +236,7 @@ func TestFindHook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.find("provider", "a"); err == nil || !strings.Contains(err.Error(), "others can write") {
+		if _, _, err := h.find("provider", "a"); err == nil || !strings.Contains(err.Error(), "others can write") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -254,14 +254,14 @@ func TestHookThatIsALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.find("provider", "toy"); err != nil {
+	if _, _, err := h.find("provider", "toy"); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{"lib", "mid"} {
 		if err := os.Chmod(in(name), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.find("provider", "toy"); err == nil || !strings.Contains(err.Error(), "others can write") {
+		if _, _, err := h.find("provider", "toy"); err == nil || !strings.Contains(err.Error(), "others can write") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := os.Chmod(in(name), 0o755); err != nil {
@@ -282,7 +282,7 @@ func TestHookSwappedBeforeItsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := h.find("provider", "toy")
+	p, _, err := h.find("provider", "toy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestDirectoryAboveTheHooksOpensLater(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "above"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.find("provider", "toy"); err == nil || !strings.Contains(err.Error(), "others can write") {
+	if _, _, err := h.find("provider", "toy"); err == nil || !strings.Contains(err.Error(), "others can write") {
 		t.Errorf("%v", err)
 	}
 }

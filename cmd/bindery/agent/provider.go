@@ -15,6 +15,10 @@ import (
 // hookInput is what a provider's hook reads; the record of a credential keeps it,
 // without the secret, for when the document is gone.
 type hookInput struct {
+	// Follows, of issue alone, is the login whose place it takes. It stands first: a script
+	// that looks for the last entry of a name finds none of it.
+	Follows *followedLogin `json:"follows,omitempty"`
+
 	Action       string `json:"action"` // issue, revoke, clean
 	Attempt      uint64 `json:"attempt"`
 	Repeated     bool   `json:"repeated"` // it may have run for this before
@@ -38,6 +42,15 @@ type hookInput struct {
 	Tag          string `json:"tag"`
 	Username     string `json:"username"`
 	Password     string `json:"password,omitempty"` // of issue alone
+	Database     string `json:"database,omitempty"` // that it logs in to, where that is known
+	ByHand       bool   `json:"by_hand,omitempty"`  // somebody made the login who is no agent
+}
+
+// followedLogin is the login that a new one is to follow: with its data and its rights.
+type followedLogin struct {
+	User     string `json:"user"`
+	Database string `json:"database,omitempty"`
+	ByHand   bool   `json:"by_hand,omitempty"`
 }
 
 // Actions of a provider's hook.
@@ -55,7 +68,11 @@ func (a *Agent) inputOf(d *projections.HolderDocument) hookInput {
 		in.ProviderID = d.ProviderID.String()
 	}
 	in.Host, in.Port = hostPort(d.Endpoint)
-	in.Username = userName(in.Binding, in.Generation, in.Tag)
+	in.Username = cmp.Or(d.User, userName(in.Binding, in.Generation, in.Tag))
+	in.Database, in.ByHand = d.Database, d.ByHand
+	if f := d.Follows; f != nil && f.User != "" {
+		in.Follows = &followedLogin{User: f.User, Database: f.Database, ByHand: f.ByHand}
+	}
 	return in
 }
 

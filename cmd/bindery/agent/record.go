@@ -79,10 +79,14 @@ type credentialRecord struct {
 	Ref    string            `json:"ref,omitempty"` // where it was stored for the consumer
 	Sealed *sealedTo         `json:"sealed,omitempty"`
 
-	Issue    string `json:"issue,omitempty"`
-	Said     bool   `json:"said,omitempty"`   // that it is issued
-	Unused   bool   `json:"unused,omitempty"` // the ledger did not take it
-	Revoke   string `json:"revoke,omitempty"`
+	Hook   string     `json:"hook,omitempty"` // that has made the login, or was begun to
+	Issue  string     `json:"issue,omitempty"`
+	Said   bool       `json:"said,omitempty"`   // that it is issued
+	Unused bool       `json:"unused,omitempty"` // the ledger did not take it
+	Revoke string     `json:"revoke,omitempty"`
+	Did    events.Did `json:"did,omitempty"` // what the hook did to revoke it
+	// Dropped: the login was ended by this agent, whatever the ledger was told of it.
+	Dropped  bool   `json:"dropped,omitempty"`
 	Clean    string `json:"clean,omitempty"`
 	Doing    string `json:"doing,omitempty"`    // the action that was tried last, and
 	Attempts uint64 `json:"attempts,omitempty"` // how often, without success

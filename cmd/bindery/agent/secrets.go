@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"bindery/commands"
 	"bindery/events"
@@ -41,9 +42,16 @@ func reference(scheme, binding, name string) string { return scheme + ":" + bind
 
 // parseSecret reads a secret: a JSON object of strings. Its error repeats no value.
 func parseSecret(data []byte) (map[string]string, error) {
-	var secret map[string]string
-	if err := json.Unmarshal(data, &secret); err != nil || secret == nil {
+	var printed map[string]*string // null is no string, and would be read as an empty one
+	if err := json.Unmarshal(data, &printed); err != nil || printed == nil || !utf8.Valid(data) {
 		return nil, errors.New("it is no JSON object of strings")
+	}
+	secret := map[string]string{}
+	for name, value := range printed {
+		if value == nil {
+			return nil, errors.New("an entry of it is null, which is no string")
+		}
+		secret[name] = *value
 	}
 	return secret, checkSecret(secret)
 }
@@ -91,7 +99,7 @@ func (t *tree) readSecret(name string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the file of the secret: %w", err)
 	}
-	return secret, nil
+	return someSecret(secret, "the file of the secret")
 }
 
 // resolveInput is what a command that fetches a secret is told.
@@ -131,6 +139,14 @@ func (a *Agent) resolveBy(ctx context.Context, command string, n *need) (map[str
 	secret, err := parseSecret(out)
 	if err != nil {
 		return nil, fmt.Errorf("what the resolver of %s printed: %w", scheme, err)
+	}
+	return someSecret(secret, "what the resolver of "+scheme+" printed")
+}
+
+// someSecret refuses a secret of nothing: the one in use is better.
+func someSecret(secret map[string]string, what string) (map[string]string, error) {
+	if len(secret) == 0 {
+		return nil, errors.New(what + " is an empty object: there is no secret in it")
 	}
 	return secret, nil
 }
