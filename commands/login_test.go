@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,4 +177,31 @@ func TestLoginsOfAFleet(t *testing.T) {
 	w.wrote(w.must(ApplyManifest{Manifest: logins}))
 	w.refused(AssignmentNotFound, ApplyManifest{Manifest: &manifest.Manifest{Logins: []manifest.Login{{Slot: "nobody/db", User: "x"}}}})
 	w.replay()
+}
+
+// Kind: a decision that writes nothing leaves a mark on the state, and a snapshot of it is
+// not what a replay gives. A rotation that is aborted leaves a withdrawn ask; whoever
+// speaks of that changes nothing.
+func TestNothingWrittenLeavesNoMark(t *testing.T) {
+	w, _ := byHand(t)
+	w.must(StartRotation{RotationTarget: RotationTarget{Binding: "wiki/db"}})
+	asked := w.asked("wiki/db")
+	w.because("enough", AbortRotation{Rotation: "wiki/db"})
+	before := saved(t, w.s)
+	w.wrote(w.must(RevokeCredential{Slot: "wiki/db", Generation: asked}))
+	w.wrote(w.because("why", FailCredential{Slot: "wiki/db", Generation: asked}))
+	w.wrote(w.must(AcknowledgeBinding{Slot: "wiki/db", At: w.s.Binding(w.bindingOf("wiki/db")).Applied}))
+	if !slices.Equal(before, saved(t, w.s)) {
+		t.Errorf("a mark is left:\n%s", difference(w.s, w.s))
+	}
+	w.replay()
+}
+
+func (w *world) bindingOf(path string) projections.BindingRef {
+	w.t.Helper()
+	f, err := Finder{w.s}.Slot(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return f.Binding
 }

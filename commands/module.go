@@ -68,7 +68,7 @@ func (c DeclareModule) payload(t *Tx) (*events.ModuleDeclared, error) {
 			return nil, err
 		}
 		out := events.Requirement{Provision: t.Provision(provision).ID, Version: in.Version,
-			Features: events.SortFeatures(in.Features), Optional: in.Optional}
+			Features: someFeatures(in.Features), Optional: in.Optional}
 		if in.Provider != "" {
 			r, _, err := t.liveProvider(in.Provider)
 			if err != nil {
@@ -92,10 +92,10 @@ func (c DeclareModule) payload(t *Tx) (*events.ModuleDeclared, error) {
 		if err != nil {
 			return nil, err
 		}
-		out := events.Embed{Provision: t.Provision(provision).ID, Version: in.Version, Features: events.SortFeatures(in.Features),
+		out := events.Embed{Provision: t.Provision(provision).ID, Version: in.Version, Features: someFeatures(in.Features),
 			Because: events.Because(in.Because), Replaceable: in.Replaceable}
 		if in.Needs != nil {
-			out.Needs = &events.Needs{Version: in.Needs.Version, Features: events.SortFeatures(in.Needs.Features)}
+			out.Needs = &events.Needs{Version: in.Needs.Version, Features: someFeatures(in.Needs.Features)}
 		}
 		if in.Composition != nil {
 			out.Composition = &events.Composition{File: in.Composition.File, Service: in.Composition.Service}

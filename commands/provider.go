@@ -107,7 +107,16 @@ func (c RegisterProvider) Decide(t *Tx) error {
 		return err
 	}
 	return t.emit(t.NewID(), &events.ProviderRegistered{Name: c.Name, Provision: t.Provision(provision).ID,
-		Node: t.Node(node).ID, Endpoint: c.Endpoint, Version: c.Version, Features: c.Features, Cordoned: c.Cordoned})
+		Node: t.Node(node).ID, Endpoint: c.Endpoint, Version: c.Version, Features: someFeatures(c.Features), Cordoned: c.Cordoned})
+}
+
+// someFeatures is a set of features as an event that leaves out an empty one is read: the
+// state that a decision leaves must be the one that a replay gives.
+func someFeatures(features []string) []string {
+	if len(features) == 0 {
+		return nil
+	}
+	return events.SortFeatures(features)
 }
 
 // line is the command line that asks for c.

@@ -79,6 +79,9 @@ func Decide(s *projections.State, c Command, env Env) (*Decision, error) {
 		s.Rollback(mark)
 		return nil, withoutSecret(c, err)
 	}
+	if len(d.Events) == 0 {
+		s.Rollback(mark) // what was worked out on the way is no fact: a replay would not have it
+	}
 	return d, nil
 }
 
