@@ -18,6 +18,9 @@ type Request struct {
 	Reason    string
 	DryRun    bool    // decide for real, write nothing
 	ExpectSeq *uint64 // refuse when the ledger has moved from there
+	// Invocation is the same in every copy of one request that is sent more than once; "":
+	// it is sent once.
+	Invocation string
 }
 
 // Hash is what tells a repeated command from another one with its id: the

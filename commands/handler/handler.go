@@ -145,6 +145,7 @@ type Handler struct {
 
 	lastGroup int // owned by the writer
 	reports   *reports
+	told      told // owned by the writer
 	health    health
 }
 

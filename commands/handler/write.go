@@ -67,6 +67,7 @@ func (h *Handler) run(calls []*call) {
 		answered, rest := h.round(calls, try)
 		h.mu.Unlock()
 		for _, c := range answered {
+			h.told.note(c, h.cfg.Clock())
 			h.finish(c)
 		}
 		calls = rest
@@ -179,6 +180,7 @@ func (h *Handler) round(calls []*call, try int) (answered, rest []*call) {
 // state under its journal.
 func (h *Handler) decideAll(calls []*call) (decided []*call, groups []events.Group, rest []*call) {
 	h.state.Begin()
+	h.told.begin()
 	n := 0
 	for i, c := range calls {
 		c.err, c.group, c.events, c.repeat, c.result, c.stepped = nil, nil, nil, nil, commands.Result{}, false
@@ -196,6 +198,7 @@ func (h *Handler) decideAll(calls []*call) (decided []*call, groups []events.Gro
 		}
 		n += len(step) + len(c.group)
 		decided = append(decided, c)
+		h.told.decided(c)
 	}
 	return decided, groups, nil
 }
@@ -205,6 +208,9 @@ func (h *Handler) decideAll(calls []*call) (decided []*call, groups []events.Gro
 func (h *Handler) decide(c *call) (step events.Group) {
 	if c.ctx.Err() != nil {
 		c.err = Unknown(c.req.ID, c.ctx.Err())
+		return nil
+	}
+	if h.told.again(c) {
 		return nil
 	}
 	now := h.cfg.Clock().UTC().Truncate(time.Millisecond)

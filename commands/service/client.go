@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,11 +38,14 @@ type Client struct {
 	waiting map[string]*waiter // by token
 }
 
-// waiter collects the parts of one answer.
+// waiter collects the parts of one answer. What it asks may be sent several times: each
+// copy is answered by itself.
 type waiter struct {
 	subject string
-	data    []byte // what was asked
-	parts   [][]byte
+	data    []byte           // what was asked
+	command bool             // what was asked may write
+	copies  int              // that were sent
+	parts   map[int][][]byte // by copy
 	done    chan result
 }
 
@@ -145,9 +149,10 @@ func (c *Client) saw(seq uint64) {
 	}
 }
 
-// publish sends what a waiter asks, signed now.
+// publish sends another copy of what a waiter asks, signed now.
 func (c *Client) publish(token string, w *waiter) error {
-	m := &nats.Msg{Subject: w.subject, Reply: c.inbox + "." + token, Data: w.data}
+	w.copies++
+	m := &nats.Msg{Subject: w.subject, Reply: c.inbox + "." + token + "-" + strconv.Itoa(w.copies), Data: w.data}
 	if c.key != nil {
 		if err := sign(m, c.who.Audience(), *c.key, time.Now()); err != nil {
 			return err
@@ -161,7 +166,6 @@ func (c *Client) again() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for token, w := range c.waiting {
-		w.parts = nil
 		_ = c.publish(token, w) // the next break sends it again
 	}
 }
@@ -197,7 +201,8 @@ var errAnswer = errors.New("the answer cannot be read")
 const noResponders = "503"
 
 func (c *Client) deliver(m *nats.Msg) {
-	token := m.Subject[len(c.inbox)+1:]
+	token, number, _ := strings.Cut(m.Subject[len(c.inbox)+1:], "-")
+	copied, _ := strconv.Atoi(number)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiting[token]
@@ -215,16 +220,43 @@ func (c *Client) deliver(m *nats.Msg) {
 				out.err = errLostPart
 			}
 		}
-		if w.parts = append(w.parts, m.Data); out.err == nil && k != len(w.parts) {
+		if w.parts == nil {
+			w.parts = map[int][][]byte{}
+		}
+		w.parts[copied] = append(w.parts[copied], m.Data)
+		if out.err == nil && k != len(w.parts[copied]) {
 			out.err = errLostPart
 		}
 		if out.err == nil && k < n {
 			return
 		}
-		out.data = join(w.parts)
+		out.data = join(w.parts[copied])
+	}
+	if copied < w.copies && !w.counts(out) {
+		return // a later copy is under way, which may be carried out
 	}
 	delete(c.waiting, token)
 	w.done <- out
+}
+
+// counts reports whether the answer to a copy that is not the last one sent counts. That
+// something was written is so, whoever says it. That nothing was is so for that copy
+// alone: who answered may have been deposed since, and the next writer decides the next
+// copy anew.
+func (w *waiter) counts(out result) bool {
+	if out.err != nil {
+		return false
+	}
+	if !w.command {
+		return true
+	}
+	var a struct {
+		Error  json.RawMessage `json:"error"`
+		Result struct {
+			Changed bool `json:"changed"`
+		} `json:"result"`
+	}
+	return json.Unmarshal(out.data, &a) == nil && a.Error == nil && a.Result.Changed
 }
 
 func join(parts [][]byte) []byte {
@@ -300,7 +332,7 @@ func pause(ctx context.Context, try int) bool {
 
 // once sends a message and waits for the whole answer.
 func (c *Client) once(ctx context.Context, subject string, data []byte, silence time.Duration) (answer, error) {
-	token, w := nuid.Next(), &waiter{subject: subject, data: data, done: make(chan result, 1)}
+	token, w := nuid.Next(), &waiter{subject: subject, data: data, command: subject == CommandSubject(c.mesh), done: make(chan result, 1)}
 	c.mu.Lock()
 	c.waiting[token] = w
 	c.mu.Unlock()
@@ -309,7 +341,10 @@ func (c *Client) once(ctx context.Context, subject string, data []byte, silence 
 		delete(c.waiting, token)
 		c.mu.Unlock()
 	}()
-	if err := c.publish(token, w); err != nil {
+	c.mu.Lock()
+	err := c.publish(token, w)
+	c.mu.Unlock()
+	if err != nil {
 		return answer{}, err
 	}
 	var resend <-chan time.Time // never, where nobody else would answer
@@ -325,7 +360,7 @@ func (c *Client) once(ctx context.Context, subject string, data []byte, silence 
 		case <-resend:
 			// Who was asked may be gone. If it is only slow, its answer counts.
 			c.mu.Lock()
-			if c.waiting[token] == w && len(w.parts) == 0 {
+			if c.waiting[token] == w && len(w.parts[w.copies]) == 0 {
 				_ = c.publish(token, w) // the next tick sends it again
 			}
 			c.mu.Unlock()
@@ -357,7 +392,7 @@ func (c *Client) Do(ctx context.Context, req commands.Request) (commands.Result,
 		return commands.Result{}, err
 	}
 	data, err := c.request(ctx, CommandSubject(c.mesh), CommandMessage{Verb: req.Command.Verb(), Args: args, ID: req.ID,
-		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq}, silent)
+		Actor: req.Actor, Reason: req.Reason, DryRun: req.DryRun, ExpectSeq: req.ExpectSeq, Invocation: nuid.Next()}, silent)
 	if err != nil {
 		if errors.Is(err, errLostPart) || errors.Is(err, errAnswer) || errors.Is(err, errGone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return commands.Result{}, handler.Unknown(req.ID, err)

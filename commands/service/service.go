@@ -233,7 +233,7 @@ func (s *Service) command(req micro.Request) {
 
 // submit gives a command to the handler, and answers it when that has.
 func (s *Service) submit(req micro.Request, c commands.Command, m CommandMessage, key string) {
-	s.cfg.Handler.Submit(s.ctx, commands.Request{Command: c, ID: m.ID, Key: key, Actor: m.Actor, Reason: m.Reason, DryRun: m.DryRun, ExpectSeq: m.ExpectSeq},
+	s.cfg.Handler.Submit(s.ctx, commands.Request{Command: c, ID: m.ID, Key: key, Actor: m.Actor, Reason: m.Reason, DryRun: m.DryRun, ExpectSeq: m.ExpectSeq, Invocation: m.Invocation},
 		func(r commands.Result, err error) {
 			defer s.running.Done()
 			if err != nil {

@@ -59,6 +59,10 @@ type CommandMessage struct {
 	Reason    string          `json:"reason,omitempty"`
 	DryRun    bool            `json:"dry_run,omitempty"`
 	ExpectSeq *uint64         `json:"expect_seq,omitempty"`
+	// Invocation tells the copies of one request from a later one with the same id: what
+	// the writer told the first copy, it tells the others. Any text that nobody used
+	// before, 64 bytes at most.
+	Invocation string `json:"invocation,omitempty"`
 }
 
 // QueryMessage is a query on the wire.
