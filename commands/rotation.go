@@ -2,7 +2,9 @@ package commands
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -189,27 +191,39 @@ func (c StartRotation) deadline(now time.Time) (time.Time, error) {
 	}
 	d, err := ParseDuration(c.Deadline)
 	if err != nil || d <= 0 {
-		return time.Time{}, refuse(Usage, fmt.Sprintf("%q is no deadline", clip(c.Deadline)), "it is a time from now, like 72h or 3d",
+		return time.Time{}, refuse(Usage, fmt.Sprintf("%q is no deadline", clip(c.Deadline)), "it is a time from now, like 72h, 3d or 1d12h",
 			again().With("--deadline", "72h"))
 	}
 	return events.Instant(now.Add(d)), nil
 }
 
-// ParseDuration reads a duration as Go writes it, or in days: 90m, 72h, 3d.
+// inDays is a duration in days, and what follows in Go's form.
+var inDays = regexp.MustCompile(`^([0-9]{1,6})d(.*)$`)
+
+// ParseDuration reads a duration as Go writes it, or with days before it: 90m, 72h, 3d,
+// 1d12h. Days after hours are no duration: nobody can tell what is meant.
 func ParseDuration(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		text = days + "h"
-		d, err := time.ParseDuration(text)
-		if d > maxDuration/24 || d < -maxDuration/24 {
-			return 0, fmt.Errorf("%s days are too many", days)
+	rest, total := text, time.Duration(0)
+	if m := inDays.FindStringSubmatch(text); m != nil {
+		days, err := strconv.Atoi(m[1])
+		if err != nil || days > int(maxDuration/(24*time.Hour)) {
+			return 0, fmt.Errorf("%s days are too many", m[1])
 		}
-		return d * 24, err
+		if total, rest = time.Duration(days)*24*time.Hour, m[2]; rest == "" {
+			return total, nil
+		}
+		if rest[0] < '0' || rest[0] > '9' {
+			return 0, fmt.Errorf("%q is no duration", text)
+		}
 	}
-	d, err := time.ParseDuration(text)
-	if d > maxDuration || d < -maxDuration {
+	d, err := time.ParseDuration(rest)
+	if err != nil {
+		return 0, err
+	}
+	if d > maxDuration || d < -maxDuration || total+d > maxDuration {
 		return 0, fmt.Errorf("%s is too long", text)
 	}
-	return d, err
+	return total + d, nil
 }
 
 // maxDuration bounds what people ask for: a hundred years.

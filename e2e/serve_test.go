@@ -73,7 +73,7 @@ func (s *serving) stop(t testing.TB, sig os.Signal) {
 	}
 	select {
 	case err := <-s.done:
-		if sig == syscall.SIGTERM && err != nil {
+		if sig != syscall.SIGKILL && err != nil {
 			t.Fatalf("it ended with %v\n%s", err, s.errs)
 		}
 	case <-time.After(patience):
@@ -202,11 +202,34 @@ func TestServe(t *testing.T) {
 	s.stop(t, syscall.SIGTERM)
 }
 
+// Kind: an ordered stop that looks like a failure. Told to stop at any moment of its
+// start, it ends with 0.
+func TestServeStopsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	c := smallStore(t)
+	for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM} {
+		var errs lockedBuffer
+		cmd := c.command(context.Background(), "serve")
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it has begun", func() bool { return ledger.ReadHolder(c.store).PID == cmd.Process.Pid })
+		time.Sleep(time.Duration(i*15) * time.Millisecond) // where it is then is no matter
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s after %d ms: %v\n%s", sig, i*15, err, &errs)
+		}
+	}
+}
+
 // A serving process that is killed, or told to stop, under writers: whatever was
 // acknowledged is there, nothing is there by halves, and nobody hangs.
 func TestServeStopsUnderWriters(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
 			c := smallStore(t)
 			s := c.serve(t)

@@ -232,12 +232,7 @@ func instant(text string, now time.Time) (time.Time, bool) {
 			return t, true
 		}
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.AddDate(0, 0, -int(n)), true
-		}
-	}
-	d, err := time.ParseDuration(text)
+	d, err := commands.ParseDuration(text)
 	if err != nil || d < 0 {
 		return time.Time{}, false
 	}

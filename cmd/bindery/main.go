@@ -10,7 +10,8 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// A terminal that is closed ends what runs in it in order, too.
 	// The first signal ends what runs in order; from then on a second one kills.
 	context.AfterFunc(ctx, stop)
 	code := NewProgram().Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -107,6 +108,15 @@ func (v *serve) run(ctx context.Context, c *cli, _ []string) error {
 	err = v.serve(ctx, c, s, dir, host, port, logger)
 	if closed := s.close(); err == nil {
 		err = closed
+	}
+	return stoppedServing(ctx, err, logger)
+}
+
+// stoppedServing is the end of serving: an error, or nil where it was told to stop, be it
+// while it was starting.
+func stoppedServing(ctx context.Context, err error, logger *slog.Logger) error {
+	if err != nil && ctx.Err() != nil && (errors.Is(err, ctx.Err()) || service.AsRefusal(err).Code == commands.Interrupted) {
+		err = nil
 	}
 	if err == nil {
 		logger.Info("stopped")

@@ -76,13 +76,7 @@ func (v *serve) serveRemote(ctx context.Context, c *cli, n natsContext, logger *
 	if errors.As(err, &none) {
 		err = notWriter(none, n.URL)
 	}
-	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil
-	}
-	if err == nil {
-		logger.Info("stopped")
-	}
-	return err
+	return stoppedServing(ctx, err, logger)
 }
 
 // notWriter refuses to serve a ledger that would not take what is written here.

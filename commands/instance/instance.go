@@ -332,7 +332,8 @@ func (i *Instance) Await(ctx context.Context, seq uint64) (uint64, error) {
 // end; ready is called then. It returns the lease, with the state at rest; or an
 // error; or neither, when ctx has ended.
 func (i *Instance) follow(ctx context.Context, candidate *ledger.Candidate, ready func() error) (*ledger.Lease, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	given := ctx // ends when the instance is to stop; ctx also when one of these has ended
+	ctx, cancel := context.WithCancel(given)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
@@ -376,7 +377,7 @@ func (i *Instance) follow(ctx context.Context, candidate *ledger.Candidate, read
 		cancel()
 		err := <-ended
 		switch {
-		case a.lease == nil && ctx.Err() != nil && err == nil && !errors.Is(a.err, nats.ErrConnectionClosed):
+		case a.lease == nil && given.Err() != nil && err == nil && !errors.Is(a.err, nats.ErrConnectionClosed):
 			return nil, nil
 		case a.lease == nil:
 			return nil, errors.Join(a.err, err)
