@@ -78,8 +78,12 @@ func drop[K comparable, V any](j *journal, m map[K]V, k K) {
 // push is *l = append(*l, v) that can be taken back.
 func push[T any](j *journal, l *[]T, v T) {
 	if j.on {
-		n := len(*l)
-		j.undo = append(j.undo, func() { *l = (*l)[:n] })
+		n, none := len(*l), *l == nil
+		j.undo = append(j.undo, func() {
+			if *l = (*l)[:n]; none {
+				*l = nil // an empty list is another thing than none, and is saved as that
+			}
+		})
 	}
 	*l = append(*l, v)
 }

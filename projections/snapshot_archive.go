@@ -259,12 +259,7 @@ func listOf[T any](x *archive, p *[]T, each func(*T)) {
 }
 
 // refs is a list of references, none of them 0.
-// An empty one is none: what was put into it and taken out again, or taken back, leaves
-// no trace.
 func refs[T ~uint32](x *archive, p *[]T, t table) {
-	if x.saving && len(*p) == 0 {
-		p = new([]T)
-	}
 	listOf(x, p, func(r *T) {
 		if refTo(x, r, t); *r == 0 {
 			x.fail("a reference leads nowhere")
