@@ -45,7 +45,8 @@ bindery serve, unless it ends by --once. The agent of a node is told of the bind
 --exec runs a command for each change, without a shell, one at a time, in order, with the change as JSON
 on standard input and BINDERY_KIND, BINDERY_SEQ, BINDERY_MESH, BINDERY_ASSIGNMENT, BINDERY_SLOT,
 BINDERY_BINDING, BINDERY_NODE, BINDERY_PROVIDER and BINDERY_GENERATION in the environment. Everything
-after it is the command: put it last. What is there at first is passed on only with --initial. A command
+after it is the command: put it last. Where the command has a flag that is called as one of watch, write
+--exec -- COMMAND. What is there at first is passed on only with --initial. A command
 that fails ends the watching, with exit code 1.
 
 --cursor keeps in a file up to where it came, after each command of the ledger that is handled, and goes
@@ -80,6 +81,10 @@ func (v *watch) run(ctx context.Context, c *cli, args []string) error {
 	case !v.exec && len(args) > 0:
 		return usage(fmt.Sprintf("bindery watch takes no argument %q", clip(args[0])), "a command to run stands after --exec", do("watch").With("--help"))
 	}
+	if flag := v.swallowed(c, args); flag != "" {
+		return usage(flag+" stands after --exec, and would go to "+args[0], "everything after --exec is the command's: put "+flag+" before it, or write -- after --exec where the command is to have it",
+			do("watch").With("--help"))
+	}
 	if v.cursor != "" {
 		w.file = &cursorFile{path: v.cursor}
 		if err := w.file.read(); err != nil {
@@ -87,6 +92,25 @@ func (v *watch) run(ctx context.Context, c *cli, args []string) error {
 		}
 	}
 	return c.with(ctx, func(s *session) error { return w.start(ctx, s) })
+}
+
+// swallowed is a flag of this program's that stands among the arguments of the command to
+// run, and was probably meant for this one; "" for none. After "--" all are the command's.
+func (v *watch) swallowed(c *cli, command []string) string {
+	if at := len(c.args) - len(command); at > 0 && c.args[at-1] == "--" {
+		return ""
+	}
+	cmd, _, err := (&cli{program: c.program}).root().Find([]string{"watch"})
+	if err != nil {
+		return ""
+	}
+	for _, arg := range command {
+		name, _, _ := strings.Cut(arg, "=")
+		if strings.HasPrefix(name, "--") && name != "--" && flagOf(cmd, name) != nil {
+			return name
+		}
+	}
+	return ""
 }
 
 // watchRun is one run of watch.
