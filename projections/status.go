@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bindery/events"
 )
 
 // Attention is one thing an operator should look at.
@@ -50,6 +52,7 @@ func (s *State) Status(now time.Time) StatusView {
 		s.attend(&v, AssignmentRef(i), groups)
 	}
 	s.attendNodes(&v)
+	s.attendDefaults(&v)
 	s.attendHolders(&v)
 	s.attendRotations(&v, now)
 	v.Attention = append(v.Attention, s.grouped(groups)...)
@@ -195,6 +198,27 @@ func (s *State) attendNodes(v *StatusView) {
 		for _, name := range s.AssignmentNames(n.Assignments) {
 			v.Attention = append(v.Attention, Attention{Code: "node_retired", What: "assignment " + name,
 				Why: "it is on node " + n.Name + ", which is retired", Fix: Do("assignment move", name).With("--to", "NODE")})
+		}
+	}
+}
+
+// attendDefaults adds the defaults that name a provider that is retired: what they would
+// decide next is refused.
+func (s *State) attendDefaults(v *StatusView) {
+	for _, i := range s.names[kProvision].live {
+		p := s.ProvisionView(ProvisionRef(i))
+		for _, d := range p.Defaults {
+			provider := s.Provider(ProviderRef(s.ByID(events.EntityProvider, d.ProviderID)))
+			if provider.State != Retired {
+				continue
+			}
+			a := Attention{Code: "default_retired", What: "default for " + p.Name,
+				Why: "it is " + d.Provider + ", which is retired: what it would decide is refused", Fix: Do("provision default", p.Name).With("--clear")}
+			if d.Node != "" {
+				a.What += " on " + d.Node
+				a.Fix = a.Fix.With("--node", d.Node)
+			}
+			v.Attention = append(v.Attention, a)
 		}
 	}
 }

@@ -379,7 +379,7 @@ var fieldMeaning = map[string]string{
 	"MakerView.hook":             "the hook that made it, as its path below the directory of hooks",
 	"StatusView.counts":          "how many: `nodes`, `provisions`, `providers`, `modules`, `assignments`, `bindings`, `embedded`, `pending`, `overrides`, `drift`, `unsatisfied`, `stranded`, `switching`, `outdated`, `cut-off`; `holders` that can log in, slots that wait for a first credential (`asked`), open `rotations`",
 	"StatusView.attention":       "what an operator should look at",
-	"Attention.code":             "`pending`, `drift`, `unsatisfied`, `stranded`, `cut-off`, `outdated`, `switching`, `node_retired`, `overdue`, `stuck`, `asked` or `failing`",
+	"Attention.code":             "`pending`, `drift`, `unsatisfied`, `stranded`, `cut-off`, `outdated`, `switching`, `node_retired`, `default_retired`, `overdue`, `stuck`, `asked` or `failing`",
 	"Attention.what":             "the slot, provider, assignment or rotation; where many have one thing in common, how many",
 	"Attention.note":             "it makes neither `--check` nor `--strict` false",
 	"Attention.why":              "what is the matter",
