@@ -68,6 +68,7 @@ func serveGuardedOn(t *testing.T, n int, signed bool) *guarded {
 	} else {
 		g.servers = natsServers(t, n, g.permissions(names...))
 	}
+	g.prime(t, g.servers)
 	g.url = strings.Join(urls(g.servers), ",")
 	writer := g.on(g.url, "writer")
 	eventually(t, "a ledger", func() bool {

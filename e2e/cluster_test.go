@@ -35,6 +35,7 @@ func TestServeCluster(t *testing.T) {
 	t.Parallel()
 	keys := newKeyring(t, "writer", "answers", "ann", "on-alpha", "on-beta")
 	servers := natsServers(t, 3, keys.permissions("ann", "on-alpha", "on-beta"))
+	keys.prime(t, servers)
 	urls := urls(servers)
 	all := strings.Join(urls, ",")
 	dir := t.TempDir()

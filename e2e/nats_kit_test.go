@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"bindery/ledger"
 )
@@ -134,6 +135,34 @@ func (k *keyring) permissions(granted ...string) string {
 		args = append(args, "--nkey", k.public[name])
 	}
 	return newCLI(k.t).must(k.t, args...)
+}
+
+// prime has each server work out, one after the other, how the requests of every key come
+// in. It does that when somebody first listens to them, and two that do so at once are a
+// race in nats-server 2.15 (server/client.go, addShadowSub), which is none of ours.
+func (k *keyring) prime(t *testing.T, servers []*natsServer) {
+	t.Helper()
+	for _, s := range servers {
+		as := k.key("answers").Option()
+		if file := k.creds["answers"]; file != "" {
+			as = nats.UserCredentials(file)
+		}
+		nc, err := nats.Connect(s.ClientURL(), as)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range k.public {
+			sub, err := nc.SubscribeSync("bindery-req.home." + key + ".prime")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = sub.Unsubscribe()
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+	}
 }
 
 // on is the command line of somebody with a key, at servers.

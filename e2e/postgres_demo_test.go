@@ -84,7 +84,7 @@ func TestPostgresDemoNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lazy := strings.Replace(string(text), "revoke | clean) drop ;;", "revoke | clean) ;;", 1)
+	lazy := strings.Replace(string(text), "revoke | clean) drop ;;", "revoke | clean) did dropped ;;", 1) // it lies
 	if lazy == string(text) {
 		t.Fatal("the hook has no such line any more")
 	}

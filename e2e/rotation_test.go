@@ -187,7 +187,7 @@ func TestRotateHolders(t *testing.T) {
 	late := k.issue(fresh)
 	k.apply(fresh)
 	k.steps(id, "open", append(lines(issue, rest...),
-		fmt.Sprintf("%s %d>%d leaving beta", rebound, old[rebound], leaving), fmt.Sprintf("%s %d>0 revoke alpha", ended, old[ended]))...)
+		fmt.Sprintf("%s %d>%d leaving beta", rebound, old[rebound], leaving), fmt.Sprintf("%s %d>0 revoke operator", ended, old[ended]))...)
 	k.holders("pg-alpha", append(lines(adopted, append(slices.Clone(rest), rebound)...),
 		fmt.Sprintf("%s %d to-revoke", ended, old[ended]), fmt.Sprintf("%s %d adopted", fresh, late))...)
 	k.holders("pg-beta")
