@@ -316,8 +316,10 @@ func rowSpellings(t *testing.T, g *guarded, role string) {
 			spellings[other] = true
 		}
 	}
-	if len(spellings) != 21 {
-		t.Fatalf("%d spellings", len(spellings))
+	// Where a signature has none of the two characters in which the alphabets differ (one
+	// of fifteen has not), the other alphabet's spelling is the padded one.
+	if n := len(spellings); n != 21 && (n != 20 || strings.ContainsAny(sig, "-_")) {
+		t.Fatalf("%d spellings", n)
 	}
 	for spelling := range spellings {
 		m.Header.Set("Bindery-Sig", spelling)
