@@ -117,9 +117,14 @@ func (a *applier) choice(f *fields, r projections.AssignmentRef, slot, provider 
 
 // overrideSlots lists the slots with an override in the manifest.
 func overrideSlots(m *manifest.Manifest) []string {
-	out := make([]string, len(m.Overrides))
-	for i, o := range m.Overrides {
-		out[i] = o.Slot
+	return slotsOf(m.Overrides, func(o manifest.Override) string { return o.Slot })
+}
+
+// slotsOf are the slots of a section's entries, sorted.
+func slotsOf[T any](entries []T, slot func(T) string) []string {
+	out := make([]string, len(entries))
+	for i := range entries {
+		out[i] = slot(entries[i])
 	}
 	slices.Sort(out)
 	return out

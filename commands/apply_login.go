@@ -9,12 +9,7 @@ import (
 
 // loginSlots lists the slots with a login in the manifest.
 func loginSlots(m *manifest.Manifest) []string {
-	out := make([]string, len(m.Logins))
-	for i, l := range m.Logins {
-		out[i] = l.Slot
-	}
-	slices.Sort(out)
-	return out
+	return slotsOf(m.Logins, func(l manifest.Login) string { return l.Slot })
 }
 
 // login says which login a slot's is that was made by hand. Once an agent's has taken its

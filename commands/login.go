@@ -51,7 +51,7 @@ func (c AdoptCredential) Decide(t *Tx) error {
 	}
 	if c.SecretRef != "" && c.SecretRef != t.SecretRef(held) {
 		return refuse(AlreadyIssued, what+" is issued already", "its secret is at "+t.SecretRef(held),
-			again().But("--"+secretRefName))
+			again().But("--secret-ref"))
 	}
 	if _, hook, known := t.Maker(held); known {
 		return refuse(MadeByAgent, what+" was made by an agent", "its hook "+hook+" made the login "+t.Login(held).User+", and ends it",
@@ -65,9 +65,6 @@ func (c AdoptCredential) Decide(t *Tx) error {
 	}
 	return t.emit(t.idOf(held), &events.CredentialLoginTold{Generation: generation, Login: *login})
 }
-
-// secretRefName is the flag that says where a secret lies.
-const secretRefName = "secret-ref"
 
 // toAdopt is the generation that an adoption is about.
 func (t *Tx) toAdopt(c AdoptCredential) (uint64, error) {
@@ -101,7 +98,7 @@ func (t *Tx) toAdopt(c AdoptCredential) (uint64, error) {
 func (t *Tx) adoptAsk(c AdoptCredential, generation uint64, what string) error {
 	if c.SecretRef == "" {
 		return refuse(Usage, what+" is asked for, and it is not said where its secret lies",
-			"with that the login is adopted and answers the ask; the secret itself is recorded nowhere", again().With("--"+secretRefName, "SCHEME:PATH"))
+			"with that the login is adopted and answers the ask; the secret itself is recorded nowhere", again().With("--secret-ref", "SCHEME:PATH"))
 	}
 	return IssueCredential{Slot: c.Slot, Generation: generation, SecretRef: c.SecretRef, User: c.User, Database: c.Database}.Decide(t)
 }

@@ -192,7 +192,7 @@ func TestNothingWrittenLeavesNoMark(t *testing.T) {
 	w.wrote(w.because("why", FailCredential{Slot: "wiki/db", Generation: asked}))
 	w.wrote(w.must(AcknowledgeBinding{Slot: "wiki/db", At: w.s.Binding(w.bindingOf("wiki/db")).Applied}))
 	if !slices.Equal(before, saved(t, w.s)) {
-		t.Errorf("a mark is left:\n%s", difference(w.s, w.s))
+		t.Error("a mark is left")
 	}
 	w.replay()
 }

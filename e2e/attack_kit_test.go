@@ -120,37 +120,32 @@ func (g *guarded) connect(t *testing.T, key ledger.Key, more ...nats.Option) *na
 }
 
 // askAudience asks which ledger is served, as any client does.
-func (g *guarded) askAudience(t *testing.T) (audience string) {
+func (g *guarded) askAudience(t *testing.T) string {
 	t.Helper()
-	nc := g.connect(t, g.key("ann"))
-	eventually(t, "an answer which ledger is served", func() bool {
-		m, err := nc.Request("bindery-req.mesh", nil, 2*time.Second)
-		if err != nil {
-			return false
-		}
-		var who struct {
-			MeshID string `json:"mesh_id"`
-			Ledger string
-		}
-		if err := json.Unmarshal(m.Data, &who); err != nil || who.MeshID == "" {
-			t.Fatalf("%v: %s", err, m.Data)
-		}
-		audience = who.MeshID + "/" + who.Ledger
-		return true
-	})
-	return audience
+	m := heardOn(t, g.connect(t, g.key("ann")))
+	var who struct {
+		MeshID string `json:"mesh_id"`
+		Ledger string
+	}
+	if err := json.Unmarshal(m.Data, &who); err != nil || who.MeshID == "" {
+		t.Fatalf("%v: %s", err, m.Data)
+	}
+	return who.MeshID + "/" + who.Ledger
 }
 
-// heardOn waits until somebody answers on a connection which ledger is served.
-func heardOn(t *testing.T, nc *nats.Conn) {
+// heardOn waits until somebody answers on a connection which ledger is served, and with
+// that until all that was sent on it before was heard, by whoever answers. A key that
+// floods is not heard for a while: what it asks then is dropped, so it asks again.
+func heardOn(t *testing.T, nc *nats.Conn) (m *nats.Msg) {
 	t.Helper()
-	eventually(t, "an answer which ledger is served", func() bool {
-		_, err := nc.Request("bindery-req.mesh", nil, time.Second)
-		if errors.Is(err, nats.ErrConnectionClosed) {
+	eventually(t, "an answer which ledger is served", func() (ok bool) {
+		var err error
+		if m, err = nc.Request("bindery-req.mesh", nil, time.Second); errors.Is(err, nats.ErrConnectionClosed) {
 			t.Fatal(err)
 		}
 		return err == nil
 	})
+	return m
 }
 
 // answersUntil asks which ledger is served, each second again until the answer comes to

@@ -47,7 +47,7 @@ func (a *asker) hear(t *testing.T, m *nats.Msg, within time.Duration) *nats.Msg 
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	heardOn(t, a.nc) // a key that has flooded the server is not heard for a while
+	heardOn(t, a.nc)
 	if err := a.nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func rowCopy(t *testing.T, g *guarded, role string) {
 			t.Fatal(err)
 		}
 	}
-	g.settle(t, a.nc)
+	heardOn(t, a.nc)
 }
 
 // A consumer delivers nowhere but to the key's own inbox.
@@ -195,7 +195,7 @@ func rowRollup(t *testing.T, g *guarded, role string) {
 			}
 		}
 	}
-	g.settle(t, a.nc)
+	heardOn(t, a.nc)
 }
 
 // No durable consumer is made, and of others no more than a key may have.
@@ -225,7 +225,7 @@ func rowDurable(t *testing.T, g *guarded, role string) {
 			t.Fatal(err)
 		}
 		if i%200 == 0 {
-			g.settle(t, a.nc)
+			heardOn(t, a.nc)
 		}
 	}
 	var names []string
@@ -262,10 +262,10 @@ func rowAnswers(t *testing.T, g *guarded, role string) {
 			t.Fatal(err)
 		}
 		if i%500 == 0 {
-			g.settle(t, a.nc)
+			heardOn(t, a.nc)
 		}
 	}
-	g.settle(t, a.nc)
+	heardOn(t, a.nc)
 	g.as(t, "bob").must(t, "status")
 }
 

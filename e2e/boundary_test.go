@@ -78,10 +78,10 @@ func (g *guarded) attack(t *testing.T, role string) {
 			refused.want(a.subject, a.name)
 		}
 		if i%200 == 0 { // no more at a time than is taken from one
-			g.settle(t, nc)
+			heardOn(t, nc)
 		}
 	}
-	g.settle(t, nc)
+	heardOn(t, nc)
 	for _, subject := range listening(self.Public, other) {
 		sub, err := nc.SubscribeSync(subject)
 		if err != nil {
@@ -98,13 +98,6 @@ func (g *guarded) attack(t *testing.T, role string) {
 	for _, e := range heard {
 		e.nothing(t, role)
 	}
-}
-
-// settle waits until all that was sent on a connection was heard, by whoever answers. A
-// key that floods is not heard for a while: what it asks then is dropped, so it asks again.
-func (g *guarded) settle(t *testing.T, nc *nats.Conn) {
-	t.Helper()
-	heardOn(t, nc)
 }
 
 // refusals are what a server does not let through, by subject.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"bindery/events"
 )
 
 // Attention is one thing an operator should look at.
@@ -206,19 +204,20 @@ func (s *State) attendNodes(v *StatusView) {
 // decide next is refused.
 func (s *State) attendDefaults(v *StatusView) {
 	for _, i := range s.names[kProvision].live {
-		p := s.ProvisionView(ProvisionRef(i))
-		for _, d := range p.Defaults {
-			provider := s.Provider(ProviderRef(s.ByID(events.EntityProvider, d.ProviderID)))
-			if provider.State != Retired {
-				continue
-			}
-			a := Attention{Code: "default_retired", What: "default for " + p.Name,
-				Why: "it is " + d.Provider + ", which is retired: what it would decide is refused", Fix: Do("provision default", p.Name).With("--clear")}
-			if d.Node != "" {
-				a.What += " on " + d.Node
-				a.Fix = a.Fix.With("--node", d.Node)
-			}
-			v.Attention = append(v.Attention, a)
+		p := s.provisions.at(i)
+		clear := Do("provision default", p.Name).With("--clear")
+		s.attendDefault(v, p.Default, "default for "+p.Name, clear)
+		for n, d := range p.NodeDefaults {
+			node := s.Node(n).Name
+			s.attendDefault(v, d, "default for "+p.Name+" on "+node, clear.With("--node", node))
 		}
 	}
+}
+
+func (s *State) attendDefault(v *StatusView, d Default, what string, clear Fix) {
+	if d.Provider == 0 || s.Provider(d.Provider).State != Retired {
+		return
+	}
+	v.Attention = append(v.Attention, Attention{Code: "default_retired", What: what,
+		Why: "it is " + s.Provider(d.Provider).Name + ", which is retired: what it would decide is refused", Fix: clear})
 }

@@ -62,12 +62,13 @@ func (s *State) CredentialView(c *Credential) CredentialView {
 	if node, hook, known := s.Maker(c); known {
 		v.Maker = &MakerView{Node: s.Node(node).Name, NodeID: s.Node(node).ID, Hook: hook}
 	}
-	v.Operator = s.needsOperator(c)
 	if c.Rotation != 0 {
 		id := s.Rotation(c.Rotation).ID
 		v.Rotation = &id
 	}
-	if f, ok := s.FailureOf(c.Binding, c.Generation); ok && (c.State == Asked || c.State.Live()) {
+	f, failed := s.FailureOf(c.Binding, c.Generation)
+	v.Operator = needsOperator(c, f)
+	if failed && (c.State == Asked || c.State.Live()) {
 		v.Attempts, v.Error = f.Attempts, f.Reason
 	} else if f, ok := s.Trouble(c.Binding); ok && v.InUse {
 		v.Attempts, v.Error = f.Attempts, f.Reason
@@ -77,12 +78,15 @@ func (s *State) CredentialView(c *Credential) CredentialView {
 
 // needsOperator reports whether what is left to do for a credential is an operator's:
 // no agent can know which login it is, or one says that trying again does not help.
-func (s *State) needsOperator(c *Credential) bool {
-	if !c.State.Live() && c.State != Asked {
-		return false
+// f is what the provider side could not do; zero where it has not said so.
+func needsOperator(c *Credential, f Failure) bool {
+	switch {
+	case c.State.Live():
+		return c.Unowned() || f.Operator
+	case c.State == Asked:
+		return f.Operator
 	}
-	f, failed := s.FailureOf(c.Binding, c.Generation)
-	return c.State.Live() && c.Unowned() || failed && f.Operator
+	return false
 }
 
 // ListHolders lists who can log in to a provider, by consumer; all adds those

@@ -190,26 +190,29 @@ func (s *State) member(c *Credential) Member {
 		if revocable {
 			since = next.Since()
 		}
-		fails(s.FailureOf(c.Binding, c.Generation))
+		f, failed := s.FailureOf(c.Binding, c.Generation)
+		fails(f, failed)
 		if c.Provider != 0 && s.Provider(c.Provider).State == Retired {
 			waits(StepStranded, TurnOperator, string(TurnOperator), since)
 			m.Fix = Do("credential write-off").With("--provider", s.Provider(c.Provider).ID.String()).With("--all").With("--reason", "TEXT")
 			break
 		}
 		waits(StepRevoke, TurnProvider, s.Node(s.ProviderNode(c)).Name, since)
-		if s.needsOperator(c) {
+		if needsOperator(c, f) {
 			m.Turn, m.Who, m.Fix = TurnOperator, string(TurnOperator), s.endByHand(c)
 		}
-	case asked && ask.Provider == c.Provider:
-		m.To = ask.Generation
-		waits(StepIssue, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
-		fails(s.FailureOf(c.Binding, ask.Generation))
-		s.unlessOperator(&m, &ask)
 	case asked:
+		step := StepLeaving
+		if ask.Provider == c.Provider {
+			step = StepIssue
+		}
 		m.To = ask.Generation
-		waits(StepLeaving, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
-		fails(s.FailureOf(c.Binding, ask.Generation))
-		s.unlessOperator(&m, &ask)
+		waits(step, TurnProvider, s.Node(s.ProviderNode(&ask)).Name, ask.Since())
+		f, failed := s.FailureOf(c.Binding, ask.Generation)
+		fails(f, failed)
+		if needsOperator(&ask, f) {
+			m.Turn, m.Who, m.Fix = TurnOperator, string(TurnOperator), s.issueByHand(&ask)
+		}
 	case next != nil && s.useLive(b) || s.Lingers(b):
 		since := c.Since()
 		if next != nil {
@@ -234,19 +237,14 @@ func (s *State) ProviderNode(c *Credential) NodeRef {
 	return s.Assignment(s.Binding(c.Binding).Assignment).Node
 }
 
-// unlessOperator makes a step that waits for a credential an operator's, where no agent
-// can issue it.
-func (s *State) unlessOperator(m *Member, ask *Credential) {
-	if !s.needsOperator(ask) {
-		return
+// issueByHand is what helps where no agent can answer an ask: which login it is to follow
+// is said, or somebody makes one and says so.
+func (s *State) issueByHand(ask *Credential) Fix {
+	b := s.Binding(ask.Binding)
+	if b.use != 0 && s.Credential(b.use).Unowned() {
+		return s.endByHand(s.Credential(b.use))
 	}
-	m.Turn, m.Who = TurnOperator, string(TurnOperator)
-	path := s.SlotPath(s.Binding(ask.Binding))
-	if use := s.Binding(ask.Binding).use; use != 0 && s.Credential(use).Unowned() {
-		m.Fix = s.endByHand(s.Credential(use))
-		return
-	}
-	m.Fix = Do("credential issued", path).With("--generation", strconv.FormatUint(ask.Generation, 10)).With("--secret-ref", "SCHEME:PATH")
+	return Do("credential issued", s.SlotPath(b)).With("--generation", strconv.FormatUint(ask.Generation, 10)).With("--secret-ref", "SCHEME:PATH")
 }
 
 // endByHand is what helps where no agent can know which login a credential is: somebody

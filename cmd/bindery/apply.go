@@ -181,10 +181,10 @@ func (v *apply) page(p *paper, done series) {
 	for _, o := range r.Objects {
 		rows = append(rows, []string{p.state(o.Result), o.Object, o.Detail})
 	}
-	p.table(nil, rows)
+	p.table(rows)
 	if moved := rebound(r); len(moved) > 0 {
 		p.line("")
-		p.table(nil, moved)
+		p.table(moved)
 	}
 	p.line(summary(done))
 }

@@ -108,25 +108,6 @@ func otherwise(args []string, was, is string) []string {
 	return out
 }
 
-func quoteAll(args []string) string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		out[i] = quote(a)
-	}
-	return strings.Join(out, " ")
-}
-
-// quote makes one word of s for a POSIX shell.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 // didYouMean adds the nearest names; nothing is ever corrected by itself.
 func didYouMean(r *commands.Refusal, text string, names []string, before string) *commands.Refusal {
 	slices.Sort(names)
@@ -145,14 +126,19 @@ func didYouMean(r *commands.Refusal, text string, names []string, before string)
 
 // argsOf checks that a command has the arguments that its Use names in capitals.
 func argsOf(cmd *cobra.Command) cobra.PositionalArgs {
-	var want []string
+	want := needed(cmd)
+	return func(cmd *cobra.Command, args []string) error { return checkArgs(cmd, want, args) }
+}
+
+// needed are the arguments that a command must have, as its Use names them.
+func needed(cmd *cobra.Command) (want []string) {
 	for _, w := range strings.Fields(cmd.Use)[1:] {
 		if strings.ToUpper(w) != w || strings.ContainsAny(w, "[(|-") {
 			break
 		}
 		want = append(want, w)
 	}
-	return func(cmd *cobra.Command, args []string) error { return checkArgs(cmd, want, args) }
+	return want
 }
 
 func checkArgs(cmd *cobra.Command, want, args []string) error {

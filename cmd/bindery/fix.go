@@ -121,12 +121,20 @@ func (c *cli) without(args []string, flag string) []string {
 
 // isSwitch reports whether a flag of the command that was given takes no value.
 func (c *cli) isSwitch(flag string) bool {
-	cmd, _, err := (&cli{program: c.program}).root().Find(c.args)
-	if err != nil {
-		return false
-	}
-	f := flagOf(cmd, flag)
+	f := flagOf(c.given(), flag)
 	return f != nil && f.NoOptDefVal != ""
+}
+
+// given is the command that was given; that of nothing where there is none such.
+func (c *cli) given() *cobra.Command {
+	if c.tree == nil {
+		c.tree = (&cli{program: c.program}).root()
+	}
+	cmd, _, err := c.tree.Find(c.args)
+	if err != nil {
+		return c.tree
+	}
+	return cmd
 }
 
 func flagOf(cmd *cobra.Command, flag string) *pflag.Flag {
@@ -137,6 +145,25 @@ func flagOf(cmd *cobra.Command, flag string) *pflag.Flag {
 		return cmd.InheritedFlags().Lookup(name)
 	}
 	return cmd.Flags().ShorthandLookup(strings.TrimPrefix(flag, "-"))
+}
+
+func quoteAll(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = quote(a)
+	}
+	return strings.Join(out, " ")
+}
+
+// quote makes one word of s for a POSIX shell.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // asText makes text of every fix in an answer. In JSON that a program wrote, what is

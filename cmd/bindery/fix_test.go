@@ -73,14 +73,7 @@ func checkFix(t *testing.T, root *cobra.Command, f fixSource, verb string) {
 	if most := strings.Fields(cmd.Use)[1:]; f.args > len(most) {
 		t.Errorf("%s: %s takes no %d arguments", f.at, cmd.UseLine(), f.args)
 	}
-	least := 0
-	for _, w := range strings.Fields(cmd.Use)[1:] {
-		if strings.ToUpper(w) != w || strings.ContainsAny(w, "[(|-") {
-			break
-		}
-		least++
-	}
-	if f.args < least {
+	if least := len(needed(cmd)); f.args < least {
 		t.Errorf("%s: %s needs %d arguments, and the fix has %d", f.at, cmd.CommandPath(), least, f.args)
 	}
 }

@@ -32,18 +32,17 @@ func (g grid) print(p *paper) {
 		return
 	}
 	g.rows = shownCells(g.rows)
-	widths, out := g.fit(p)
+	fitting, widths, out := g.fit(p)
 	if widths == nil {
 		g.fold(p)
 		return
 	}
-	g = g.but(out)
-	if g.below == nil {
+	if g = fitting; g.below == nil {
 		p.line(g.render(p, g.heads, g.rows, widths, false))
 	} else {
 		g.eachRow(p, widths)
 	}
-	if len(out) > 0 && !p.wide {
+	if len(out) > 0 {
 		p.line(p.paint(faint, "left out: "+strings.Join(out, ", ")+"; -o wide shows more"))
 	}
 }
@@ -65,20 +64,20 @@ func (g grid) printBelow(p *paper, row int) {
 	}
 }
 
-// fit gives the widths of the columns that fit the terminal, and the heads of those that
-// are left out for it; no widths where no row fits.
-func (g grid) fit(p *paper) (widths []int, out []string) {
-	for left := g; ; {
+// fit is the grid without the columns that the terminal has no room for, with the widths
+// of the others, and the heads of what is left out; no widths where no row fits.
+func (g grid) fit(p *paper) (left grid, widths []int, out []string) {
+	for left = g; ; {
 		widths = left.widths()
 		if p.width <= 0 || left.narrow(widths, p.width) {
-			return widths, out
+			return left, widths, out
 		}
 		at := left.dispensable()
 		if at < 0 || p.wide {
-			return nil, nil
+			return left, nil, nil
 		}
 		out = append(out, left.heads[at])
-		left = left.but(left.heads[at : at+1])
+		left = left.but(at)
 	}
 }
 
@@ -102,6 +101,9 @@ func (g grid) narrow(widths []int, width int) bool {
 	over := len(gap)*(len(widths)-1) - width
 	for _, w := range widths {
 		over += w
+	}
+	if over <= 0 {
+		return true
 	}
 	least := make([]int, len(widths))
 	for i := range widths {
@@ -147,27 +149,17 @@ func (g grid) dispensable() int {
 	return at
 }
 
-// but is the grid without some columns.
-func (g grid) but(heads []string) grid {
-	kept := func(i int) bool { return g.heads == nil || !slices.Contains(heads, g.heads[i]) }
-	out := grid{below: g.below, rows: make([][]string, len(g.rows))}
-	for i := range g.rows[0] {
-		if !kept(i) {
-			continue
-		}
-		if g.heads != nil {
-			out.heads = append(out.heads, g.heads[i])
-		}
-		out.prose = append(out.prose, g.isProse(i))
-		if g.spare != nil {
-			out.spare = append(out.spare, g.spare[i])
-		}
-		for j, r := range g.rows {
-			out.rows[j] = append(out.rows[j], r[i])
-		}
+// but is the grid without a column.
+func (g grid) but(column int) grid {
+	out := grid{heads: without(g.heads, column), prose: without(g.prose, column), spare: without(g.spare, column),
+		below: g.below, rows: make([][]string, len(g.rows))}
+	for i, r := range g.rows {
+		out.rows[i] = without(r, column)
 	}
 	return out
 }
+
+func without[T any](l []T, at int) []T { return slices.Delete(slices.Clone(l), at, at+1) }
 
 // render makes aligned columns without borders.
 func (g grid) render(p *paper, heads []string, rows [][]string, widths []int, padded bool) string {
@@ -259,10 +251,10 @@ func (p *paper) inside(f func(inner *paper)) {
 	}
 }
 
-// table prints aligned columns; without heads the last one is of sentences.
-func (p *paper) table(heads []string, rows [][]string) {
-	g := grid{heads: heads, rows: rows}
-	if heads == nil && len(rows) > 0 {
+// table prints aligned columns without heads; the last of several is of sentences.
+func (p *paper) table(rows [][]string) {
+	g := grid{rows: rows}
+	if len(rows) > 0 {
 		g.prose = make([]bool, len(rows[0]))
 		g.prose[len(g.prose)-1] = len(g.prose) > 1
 	}
@@ -277,7 +269,7 @@ func (p *paper) fields(pairs ...string) {
 			rows = append(rows, []string{p.paint(faint, pairs[i]), pairs[i+1]})
 		}
 	}
-	p.table(nil, rows)
+	p.table(rows)
 }
 
 func shownCells(rows [][]string) [][]string {

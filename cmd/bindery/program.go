@@ -38,6 +38,7 @@ func NewProgram() *Program {
 func (p *Program) Run(ctx context.Context, args []string, s Streams) int {
 	c := &cli{program: p, streams: s, args: args, interrupted: ctx}
 	root := c.root()
+	c.tree = root
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
@@ -51,6 +52,7 @@ type cli struct {
 	program *Program
 	streams Streams
 	args    []string
+	tree    *cobra.Command // of all commands; nil before it is asked for
 	globals globals
 	ui      *ui    // set once the flags are read
 	path    string // of the command that runs: "bindery node list"

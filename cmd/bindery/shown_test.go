@@ -131,7 +131,7 @@ func asJSON(v any) string {
 // wrote cannot even paint.
 func TestOnlyOwnColors(t *testing.T) {
 	p := &paper{ui: &ui{}, color: true, width: 60}
-	p.table([]string{"STATE", "WHY"}, [][]string{{p.state("active"), "\x1b[32mforged\x1b[0m"}, {p.paint(red, "a\x1b[0m\nb"), strings.Repeat("long ", 20)}})
+	grid{heads: []string{"STATE", "WHY"}, prose: []bool{false, true}, rows: [][]string{{p.state("active"), "\x1b[32mforged\x1b[0m"}, {p.paint(red, "a\x1b[0m\nb"), strings.Repeat("long ", 20)}}}.print(p)
 	p.line(p.paint(yellow, "warning:") + " \x1b[2J")
 	got := string(p.bytes())
 	for _, want := range []string{"\x1b[32mactive\x1b[0m", `\u001b[32mforged`, "\x1b[31m" + `a\u001b[0m\nb` + "\x1b[0m", "\x1b[33mwarning:\x1b[0m " + `\u001b[2J`} {

@@ -100,13 +100,9 @@ func (v *watch) swallowed(c *cli, command []string) string {
 	if at := len(c.args) - len(command); at > 0 && c.args[at-1] == "--" {
 		return ""
 	}
-	cmd, _, err := (&cli{program: c.program}).root().Find([]string{"watch"})
-	if err != nil {
-		return ""
-	}
 	for _, arg := range command {
 		name, _, _ := strings.Cut(arg, "=")
-		if strings.HasPrefix(name, "--") && name != "--" && flagOf(cmd, name) != nil {
+		if strings.HasPrefix(name, "--") && name != "--" && flagOf(c.given(), name) != nil {
 			return name
 		}
 	}

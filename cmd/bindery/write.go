@@ -73,10 +73,10 @@ func resultLines(p *paper, what string, r commands.Result) {
 		p.line(p.paint(yellow, "dry run: nothing is written") + "; it would be:")
 	}
 	if !r.Changed {
-		p.table(nil, [][]string{{what + " unchanged", fmt.Sprintf("seq %d", r.Seq)}})
+		p.table([][]string{{what + " unchanged", fmt.Sprintf("seq %d", r.Seq)}})
 		return
 	}
-	p.table(nil, eventRows(r))
+	p.table(eventRows(r))
 }
 
 // eventRows are what happened, the tail of the id it happened to, and the

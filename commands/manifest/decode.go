@@ -328,16 +328,22 @@ func (d *decoder) override(e entry) {
 			v.Reason = d.reason(f, of)
 		}
 	})
-	if len(d.errs) > found || d.full() {
-		return
+	if len(d.errs) == found && d.entryOf("overrides", v.Slot, CodeDuplicateOverride, "the override of "+v.Slot, e.at, fields) {
+		d.m.Overrides = append(d.m.Overrides, v)
 	}
-	if d.twice(CodeDuplicateOverride, "the override of "+v.Slot, place{"overrides", v.Slot}, e.at) {
-		return
+}
+
+// entryOf notes where an entry of a list that is told by its slot stands, and its keys. It
+// reports false for a second one of the slot, which is an error, and where there are too
+// many errors.
+func (d *decoder) entryOf(section, slot, code, what string, at position, keys map[string]position) bool {
+	if d.full() || d.twice(code, what, place{section, slot}, at) {
+		return false
 	}
-	for k, at := range fields {
-		d.m.at[place{"overrides", v.Slot + "." + k}] = at
+	for k, at := range keys {
+		d.m.at[place{section, slot + "." + k}] = at
 	}
-	d.m.Overrides = append(d.m.Overrides, v)
+	return true
 }
 
 // object walks a map of the given kind. Its keys are noted under p, where p is

@@ -21,16 +21,9 @@ func (d *decoder) login(e entry) {
 			v.SecretRef = d.secretRef(f, of)
 		}
 	})
-	if len(d.errs) > found || d.full() {
-		return
+	if len(d.errs) == found && d.entryOf("logins", v.Slot, CodeDuplicateLogin, "the login of "+v.Slot, e.at, fields) {
+		d.m.Logins = append(d.m.Logins, v)
 	}
-	if d.twice(CodeDuplicateLogin, "the login of "+v.Slot, place{"logins", v.Slot}, e.at) {
-		return
-	}
-	for k, at := range fields {
-		d.m.at[place{"logins", v.Slot + "." + k}] = at
-	}
-	d.m.Logins = append(d.m.Logins, v)
 }
 
 // loginName is a value that must be the name of a user or of a database.
