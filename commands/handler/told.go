@@ -15,11 +15,15 @@ import (
 // what it told the first. The same command given later is another invocation, and decided
 // anew.
 
-// invocation tells one request from all others. A key knows of its own alone.
+// invocation tells one request from all others. A key knows of its own alone, and what is
+// asked otherwise is another request, whatever it is called: a dry run is no answer to a
+// command that is meant.
 type invocation struct {
-	key  string
-	id   events.ID
-	text string
+	key    string
+	id     events.ID
+	text   string
+	hash   events.CommandHash
+	dryRun bool
 }
 
 // verdict is what a request was told that wrote nothing.
@@ -51,7 +55,7 @@ func of(c *call) (i invocation, ok bool) {
 	if c.req.Invocation == "" || len(c.req.Invocation) > maxInvocation {
 		return i, false
 	}
-	return invocation{c.req.Key, c.req.ID, c.req.Invocation}, true
+	return invocation{c.req.Key, c.req.ID, c.req.Invocation, c.hash, c.req.DryRun}, true
 }
 
 // begin is told that calls are decided (again): what was decided of them before does not

@@ -75,6 +75,27 @@ func TestCopiesOfWhatChangesNothing(t *testing.T) {
 	}
 }
 
+// Kind: an answer that is another request's. Somebody who uses a text twice is told what
+// each of his requests came to.
+func TestAnotherRequestIsNoCopy(t *testing.T) {
+	h := open(t, Config{Log: newStore(t).log})
+	must(t, h, commands.RegisterNode{Name: "alpha"})
+	refused := copyOf(commands.RegisterNode{Name: "alpha"}, "one")
+	if _, err := h.Do(t.Context(), refused); codeOf(err) != commands.NameTaken {
+		t.Fatal(err)
+	}
+	other := refused
+	other.Command = commands.RegisterNode{Name: "beta"}
+	other.DryRun = true
+	if r, err := h.Do(t.Context(), other); err != nil || !r.DryRun {
+		t.Errorf("another command: %+v, %v", r, err)
+	}
+	other.DryRun = false
+	if r, err := h.Do(t.Context(), other); err != nil || r.DryRun || !r.Changed {
+		t.Errorf("the command after its dry run: %+v, %v", r, err)
+	}
+}
+
 // Copies that are decided in one group, with what changes the state between them.
 func TestCopiesInOneGroup(t *testing.T) {
 	h := open(t, Config{Log: newStore(t).log})
